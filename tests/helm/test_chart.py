@@ -1,0 +1,304 @@
+"""What the chart renders, asked of the helm binary; nothing here needs a cluster."""
+
+import json
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.helm.conftest import CHART, ENABLED, Helm
+
+DELETE = "controllers.stuckPods.mode=delete"
+VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+Objects = list[dict[str, Any]]
+
+
+def one(objects: Objects, kind: str) -> dict[str, Any]:
+    (found,) = [obj for obj in objects if obj["kind"] == kind]
+    return found
+
+
+def pod_spec(objects: Objects) -> dict[str, Any]:
+    spec: dict[str, Any] = one(objects, "Deployment")["spec"]["template"]["spec"]
+    return spec
+
+
+def container(objects: Objects) -> dict[str, Any]:
+    (found,) = pod_spec(objects)["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def config(objects: Objects) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(one(objects, "ConfigMap")["data"]["config.yaml"])
+    return loaded
+
+
+def granted(objects: Objects) -> set[tuple[str, str, str, str]]:
+    """(namespace or empty, group, resource, verb) of every rule."""
+    return {
+        (role["metadata"].get("namespace", ""), group, resource, verb)
+        for role in objects
+        if role["kind"] in ("Role", "ClusterRole")
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+# What is refused
+
+
+def test_without_a_controller_it_refuses_in_one_line_that_says_what_to_set(helm: Helm) -> None:
+    said = [line for line in helm.refusal().splitlines() if line.startswith("Error:")]
+
+    assert len(said) == 1
+    assert "--set controllers.stuckPods.enabled=true" in said[0]
+
+
+@pytest.mark.parametrize(
+    "typo",
+    ["imag.tag=x", "image.tga=x", "controllers.stuckPod.enabled=true", "controllers.stuckPods.taintage=3s", "rbac.x=y"],
+)
+def test_a_misspelled_value_is_refused_by_name(helm: Helm, typo: str) -> None:
+    key = typo.partition("=")[0].rpartition(".")[2] if not typo.startswith(("imag.", "controllers.stuckPod.")) else ""
+    assert f"additional properties '{key}" in helm.refusal(ENABLED, typo)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "taintAge=3x",
+        "taintAge=-1",
+        "leaseWindow=soon",
+        "maxUnhealthyNodes=101%",
+        "maxUnhealthyNodes=half",
+        "maxDeletionsPerMinute=0",
+        "mode=kill",
+        "enabled=perhaps",
+        "namespaces=default",
+    ],
+)
+def test_a_value_of_the_wrong_form_is_refused_by_its_path(helm: Helm, value: str) -> None:
+    path = value.partition("=")[0]
+    assert f"'/controllers/stuckPods/{path}'" in helm.refusal(ENABLED, f"controllers.stuckPods.{value}")
+
+
+@pytest.mark.parametrize(
+    "value", ["taintAge=3s", "taintAge=1h30m", "taintAge=250ms", "taintAge=3", "taintAge=0.5", "maxUnhealthyNodes=1"]
+)
+def test_every_spelling_of_a_duration_and_a_bound_is_accepted(helm: Helm, value: str) -> None:
+    key, _, expected = value.partition("=")
+
+    options = config(helm.template(ENABLED, f"controllers.stuckPods.{value}"))["controllers"]["stuckPods"]
+
+    assert str(options[key]) == expected
+
+
+# What may be done
+
+
+def test_report_mode_may_look_and_tell_and_nothing_else(helm: Helm) -> None:
+    assert granted(helm.template(ENABLED)) == {
+        *(("", "", "pods", verb) for verb in ("get", "list", "watch")),
+        *(("", "", "nodes", verb) for verb in ("get", "list", "watch")),
+        *(("", "events.k8s.io", "events", verb) for verb in ("create", "patch")),
+        ("kube-node-lease", "coordination.k8s.io", "leases", "get"),
+    }
+
+
+def test_delete_mode_adds_the_deletion_of_pods_alone(helm: Helm) -> None:
+    assert granted(helm.template(ENABLED, DELETE)) - granted(helm.template(ENABLED)) == {("", "", "pods", "delete")}
+
+
+def test_no_rule_holds_a_wildcard(helm: Helm) -> None:
+    roles = [obj for obj in helm.template(ENABLED, DELETE) if obj["kind"] in ("Role", "ClusterRole")]
+
+    assert len(roles) == 2
+    assert "*" not in yaml.safe_dump([role["rules"] for role in roles])
+
+
+def test_every_role_is_bound_to_the_pods_own_account(helm: Helm) -> None:
+    objects = helm.template(ENABLED, "serviceAccount.name=watcher")
+    roles = {(obj["kind"], obj["metadata"]["name"]) for obj in objects if obj["kind"].endswith("Role")}
+    bindings = [obj for obj in objects if obj["kind"].endswith("Binding")]
+
+    assert {(obj["roleRef"]["kind"], obj["roleRef"]["name"]) for obj in bindings} == roles
+    account = {"kind": "ServiceAccount", "name": "watcher", "namespace": "ops"}
+    assert [obj["subjects"] for obj in bindings] == [[account]] * len(roles)
+    assert one(objects, "ServiceAccount")["metadata"]["name"] == "watcher"
+    assert pod_spec(objects)["serviceAccountName"] == "watcher"
+
+
+def test_no_roles_and_no_account_are_made_when_told_so(helm: Helm) -> None:
+    objects = helm.template(ENABLED, "rbac.create=false", "serviceAccount.create=false", "serviceAccount.name=mine")
+
+    assert {obj["kind"] for obj in objects} == {"ConfigMap", "Deployment"}
+    assert pod_spec(objects)["serviceAccountName"] == "mine"
+
+
+def test_two_releases_of_one_name_share_no_object_outside_of_their_namespaces(helm: Helm) -> None:
+    def shared(namespace: str) -> set[tuple[str, str]]:
+        objects = helm.template(ENABLED, namespace=namespace)
+        return {
+            (obj["kind"], obj["metadata"]["name"]) for obj in objects if obj["metadata"].get("namespace") != namespace
+        }
+
+    assert len(shared("one")) == 4
+    assert not shared("one") & shared("two")
+
+
+# What runs
+
+
+def test_it_runs_every_namespace_under_the_releases_name_without_election(helm: Helm) -> None:
+    args = container(helm.template(ENABLED, "extraArgs={-v}", release="night-watch"))["args"]
+
+    assert args == ["run", "-A", "--name=night-watch", "--config=/etc/asyncop/config.yaml", "--no-leader-elect", "-v"]
+
+
+def test_options_reach_the_configuration_as_they_stand_in_the_values(helm: Helm) -> None:
+    assert config(helm.template(ENABLED)) == {"controllers": {"stuckPods": {**stuck_pods_defaults(), "enabled": True}}}
+
+
+def test_an_option_keeps_its_type_on_the_way(helm: Helm) -> None:
+    objects = helm.template(ENABLED, "controllers.stuckPods.maxDeletionsPerMinute=1000000")
+
+    assert config(objects)["controllers"]["stuckPods"]["maxDeletionsPerMinute"] == 1_000_000
+
+
+def test_a_changed_option_makes_a_new_pod(helm: Helm) -> None:
+    def annotations(*sets: str) -> Any:
+        return one(helm.template(ENABLED, *sets), "Deployment")["spec"]["template"]["metadata"]["annotations"]
+
+    assert annotations() == annotations()
+    assert annotations() != annotations(DELETE)
+
+
+def test_the_configuration_is_where_the_flag_points(helm: Helm) -> None:
+    objects = helm.template(ENABLED)
+    volumes = {volume["name"]: volume for volume in pod_spec(objects)["volumes"]}
+    mounts = {mount["mountPath"]: mount for mount in container(objects)["volumeMounts"]}
+
+    assert mounts["/etc/asyncop"]["readOnly"] is True
+    assert volumes[mounts["/etc/asyncop"]["name"]]["configMap"]["name"] == one(objects, "ConfigMap")["metadata"]["name"]
+    assert volumes[mounts["/tmp"]["name"]]["emptyDir"] == {}
+
+
+def test_two_pods_never_act_at_once_during_an_upgrade(helm: Helm) -> None:
+    spec = one(helm.template(ENABLED), "Deployment")["spec"]
+
+    assert spec["replicas"] == 1
+    assert spec["strategy"] == {"type": "Recreate"}
+
+
+def test_the_three_probes_ask_the_health_port(helm: Helm) -> None:
+    found = container(helm.template(ENABLED))
+    ports = {port["name"]: port["containerPort"] for port in found["ports"]}
+    probes = {name: found[f"{name}Probe"] for name in ("startup", "liveness", "readiness")}
+
+    assert ports == {"metrics": 8080, "health": 8081}
+    assert {name: probe["httpGet"] for name, probe in probes.items()} == {
+        "startup": {"path": "/startupz", "port": "health"},
+        "liveness": {"path": "/livez", "port": "health"},
+        "readiness": {"path": "/readyz", "port": "health"},
+    }
+    # Starting may take as long as asyncop waits for the API server; a wedged one is replaced in a minute.
+    assert {name: probe["periodSeconds"] * probe["failureThreshold"] for name, probe in probes.items()} == {
+        "startup": 120,
+        "liveness": 60,
+        "readiness": 15,
+    }
+
+
+def test_it_leaves_a_dead_node_after_half_a_minute(helm: Helm) -> None:
+    tolerated = {one["key"]: one["tolerationSeconds"] for one in pod_spec(helm.template(ENABLED))["tolerations"]}
+
+    assert tolerated == {"node.kubernetes.io/not-ready": 30, "node.kubernetes.io/unreachable": 30}
+
+
+def test_the_image_is_the_charts_version_unless_a_tag_or_digest_is_given(helm: Helm) -> None:
+    digest = "sha256:" + "a" * 64
+
+    assert container(helm.template(ENABLED))["image"] == f"asyncop:{chart()['appVersion']}"
+    assert container(helm.template(ENABLED, "image.tag=dev"))["image"] == "asyncop:dev"
+    assert container(helm.template(ENABLED, "image.tag=dev", f"image.digest={digest}"))["image"] == f"asyncop@{digest}"
+
+
+def test_notes_say_what_is_on_and_in_which_mode(helm: Helm) -> None:
+    def notes(*sets: str) -> str:
+        args = [part for value in sets for part in ("--set", value)]
+        return helm.run("install", "asyncop", CHART, "--dry-run=client", *args).stdout.partition("NOTES:")[2]
+
+    assert "stuckPods is on, mode report: nothing is deleted" in notes(ENABLED)
+    assert "stuckPods is on, mode delete" in notes(ENABLED, DELETE)
+
+
+# What must agree
+
+
+def test_lint_has_nothing_to_say_but_for_the_icon(helm: Helm) -> None:
+    done = helm.run("lint", "--strict", CHART, "--set", ENABLED)
+
+    found = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    assert done.returncode == 0
+    assert found == ["[INFO] Chart.yaml: icon is recommended"]
+
+
+def test_values_and_schema_name_the_same_keys() -> None:
+    assert set(schema_keys(SCHEMA)) - {"global"} == set(value_keys(VALUES, SCHEMA))
+
+
+def test_the_schema_is_closed_wherever_it_names_keys() -> None:
+    def open_objects(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+        if "properties" in schema:
+            if schema.get("additionalProperties") is not False:
+                yield path or "."
+            for key, child in schema["properties"].items():
+                yield from open_objects(child, f"{path}.{key}")
+
+    assert list(open_objects(SCHEMA)) == []
+
+
+@pytest.mark.parametrize("example", sorted((CHART / "examples").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_installs(helm: Helm, example: Any) -> None:
+    given = yaml.safe_load(example.read_text())["controllers"]["stuckPods"]
+
+    options = config(helm.template(files=(example,)))["controllers"]["stuckPods"]
+
+    assert {key: options[key] for key in given} == given
+
+
+def test_the_chart_and_the_project_have_one_version() -> None:
+    project = tomllib.loads((CHART.parent / "pyproject.toml").read_text())["project"]
+
+    assert chart()["version"] == chart()["appVersion"] == project["version"]
+
+
+def chart() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    return loaded
+
+
+def stuck_pods_defaults() -> dict[str, Any]:
+    defaults: dict[str, Any] = VALUES["controllers"]["stuckPods"]
+    return defaults
+
+
+def schema_keys(schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    for key, child in schema.get("properties", {}).items():
+        yield f"{path}{key}"
+        yield from schema_keys(child, f"{path}{key}.")
+
+
+def value_keys(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> Iterator[str]:
+    """Only as deep as the schema names keys: below, they are Kubernetes'."""
+    for key, child in values.items():
+        yield f"{path}{key}"
+        below = schema.get("properties", {}).get(key, {})
+        if isinstance(child, dict) and "properties" in below:
+            yield from value_keys(child, below, f"{path}{key}.")
