@@ -1,0 +1,1 @@
+"""Pure asyncio: backoff and supervision of tasks. Knows no Kubernetes."""

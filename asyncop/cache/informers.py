@@ -1,0 +1,212 @@
+"""Informers: one watch a resource and scope, shared by everybody who reads it.
+
+A scope is the resource, the namespaces and the selectors. Readers are declared before an informer starts, since they
+decide what is decoded: the declared fields of some classes, the raw bytes, or both. Namespaces are watched as one where
+`namespaces` is None, else one by one into the same store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+
+from asyncop.api.errors import ApiError, DecodeError
+from asyncop.api.object import Object, is_metadata_only
+from asyncop.cache.reflector import ByteStream, Reflector
+from asyncop.cache.store import Delta, IndexFunction, Store
+from asyncop.cache.view import StoreView, typed_projection, untyped_projection
+from asyncop.client.wire import Codec
+from asyncop.metrics.cache import CacheMetrics
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from asyncop.api.resource import Resource
+    from asyncop.client import Client
+
+log = structlog.get_logger("asyncop.cache")
+
+_PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_JSON = "application/json"
+
+
+class Scope(NamedTuple):
+    """What a watch covers; readers of equal scopes share it."""
+
+    resource: Resource
+    namespaces: tuple[str, ...] | None
+    """None: the whole cluster, or the only scope of a cluster-scoped kind."""
+    labels: str = ""
+    fields: str = ""
+
+
+@dataclass(slots=True)
+class _Source:
+    """The list and watch calls of one informer in one namespace (None: all)."""
+
+    client: Client
+    scope: Scope
+    namespace: str | None
+    is_metadata_only: bool
+
+    def _params(self, params: Mapping[str, str]) -> dict[str, str]:
+        selectors = {"labelSelector": self.scope.labels, "fieldSelector": self.scope.fields}
+        return {**params, **{name: selector for name, selector in selectors.items() if selector}}
+
+    async def list_page(self, params: Mapping[str, str]) -> bytes:
+        accept = _PARTIAL_LIST if self.is_metadata_only else _JSON
+        return await self.client.list_page(self.scope.resource, self.namespace or "", self._params(params), accept)
+
+    def open_watch(
+        self, params: Mapping[str, str], *, timeout: float, idle: float
+    ) -> AbstractAsyncContextManager[ByteStream]:
+        accept = _PARTIAL if self.is_metadata_only else _JSON
+        return self.client.open_watch(
+            self.scope.resource, self.namespace or "", self._params(params), accept, timeout=timeout, idle=idle
+        )
+
+
+@dataclass(slots=True)
+class _ReflectorEvents:
+    """One reflector's reports: sync state, metrics, one log line for each failure."""
+
+    informer: Informer
+    namespace: str | None
+
+    def on_synced(self) -> None:
+        self.informer._synced(self.namespace)
+
+    def on_event(self) -> None:
+        self.informer.metrics.event_seen()
+        self.informer._recovered(self.namespace)
+
+    def on_failure(self, error: Exception, delay: float) -> None:
+        self.informer._failed(self.namespace, error, delay)
+
+    def on_restart(self, reason: str) -> None:
+        self.informer.metrics.restarted(reason)
+
+
+@dataclass(slots=True)
+class Informer:
+    """A store, the reflectors that fill it, and what its readers want of it."""
+
+    client: Client
+    scope: Scope
+    store: Store = field(init=False)
+    metrics: CacheMetrics = field(init=False)
+    failures: dict[str | None, str] = field(default_factory=dict)
+    """By namespace (None: all), why its latest list or watch failed; empty while all is well."""
+    _writer: Any = field(init=False)
+    _classes: list[type[Object]] = field(default_factory=list)
+    _keep_raw: bool = False
+    _unsynced: set[str | None] = field(init=False)
+    _sync: asyncio.Event = field(default_factory=asyncio.Event)
+    is_started: bool = False
+
+    def __post_init__(self) -> None:
+        self.store, self._writer = Store.create()
+        self._unsynced = set(self.scope.namespaces or [None])
+        self.metrics = CacheMetrics(self.scope.resource.group_resource)
+        self.store.subscribe(self._report_unreadable)
+
+    def view(self, cls: type[Object] | None, indexes: Mapping[str, IndexFunction]) -> StoreView[Any]:
+        """A reader's view: of a class, or (None) untyped. Must be asked for before the informer starts."""
+        label = cls.__name__ if cls else self.scope.resource.group_resource
+        if cls is None:
+            self._keep_raw = True
+            return StoreView(self.store, untyped_projection, indexes, label)
+        if cls not in self._classes:
+            self._classes.append(cls)
+        return StoreView(self.store, typed_projection(self._classes.index(cls)), indexes, label)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether a complete list of every namespace of the scope has been applied once."""
+        return self._sync.is_set()
+
+    async def wait_synced(self) -> None:
+        """Wait until `is_synced`."""
+        await self._sync.wait()
+
+    def run(self) -> Awaitable[None]:
+        """Reflect until cancelled. Counts as started from this call on, so that later readers get another informer.
+
+        Failures of the server are retried for ever and shown in `failures`.
+        """
+        self.is_started = True
+        return self._run()
+
+    async def _run(self) -> None:
+        self.metrics.watch(objects=lambda: len(self.store), raw_bytes=lambda: self.store.raw_bytes)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for namespace in self.scope.namespaces or [None]:
+                    name = f"reflector {self.scope.resource.group_resource} {namespace or 'cluster'}"
+                    tasks.create_task(self._reflector(namespace).run(), name=name)
+        finally:
+            self.metrics.close()
+
+    def _reflector(self, namespace: str | None) -> Reflector:
+        classes = tuple(self._classes)
+        metadata_only = not self._keep_raw and all(is_metadata_only(cls) for cls in classes)
+        source = _Source(self.client, self.scope, namespace, metadata_only)
+        codec = Codec(classes, keep_raw=self._keep_raw)
+        return Reflector(source, self._writer, codec, _ReflectorEvents(self, namespace), namespace)
+
+    def _synced(self, namespace: str | None) -> None:
+        self._recovered(namespace)
+        self._unsynced.discard(namespace)
+        if not self._unsynced and not self._sync.is_set():
+            self._sync.set()
+            log.debug("Cache synced", resource=self.scope.resource.group_resource, objects=len(self.store))
+
+    def _recovered(self, namespace: str | None) -> None:
+        if self.failures.pop(namespace, None):
+            log.info("Recovered list and watch", resource=self.scope.resource.group_resource, namespace=namespace)
+
+    def _failed(self, namespace: str | None, error: Exception, delay: float) -> None:
+        resource = self.scope.resource.group_resource
+        self.failures[namespace] = f"{resource}{f' in {namespace}' if namespace else ''}: {error}"
+        expected = isinstance(error, ApiError) and error.status == 410
+        report = log.debug if expected else log.warning
+        report(
+            "Could not list or watch", resource=resource, namespace=namespace, err=str(error), retry_in=round(delay, 1)
+        )
+
+    def _report_unreadable(self, delta: Delta) -> None:
+        if delta.new is None:
+            return
+        for view in delta.new.views:
+            if isinstance(view, DecodeError):
+                log.error(
+                    "Object is unreadable",
+                    resource=self.scope.resource.group_resource,
+                    namespace=delta.request.namespace,
+                    name=delta.request.name,
+                    err=str(view),
+                )
+
+
+class Informers:
+    """All informers of one process, by scope."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._informers: dict[Scope, Informer] = {}
+
+    def get(self, scope: Scope) -> Informer:
+        """The informer of a scope, shared, made on the first call."""
+        informer = self._informers.get(scope)
+        if informer is None or informer.is_started:  # a started one decodes for its readers alone
+            informer = self._informers[scope] = Informer(self._client, scope)
+        return informer
+
+    def unstarted(self) -> list[Informer]:
+        """Those that nobody runs yet."""
+        return [informer for informer in self._informers.values() if not informer.is_started]

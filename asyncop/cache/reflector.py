@@ -1,0 +1,217 @@
+"""One list/watch loop that keeps one scope of one store equal to the server, for ever.
+
+A state machine with one `step()`:
+
+    Listing(token, seen, version)   one page; the last one leads to Watching
+    Watching(version)               one watch connection until it ends
+    BackingOff(delay, then)         a pause after a failure, then the state that failed
+
+| what happens                                   | next state                                             |
+|------------------------------------------------|--------------------------------------------------------|
+| page with a continue token                     | Listing the next page                                  |
+| last page                                      | what was not seen is removed, Watching its version     |
+| watch ends by itself                           | Watching from the last version seen, at once           |
+| 410, as status or as ERROR line                | BackingOff, then Listing from the start                |
+| resource version too large (504)               | BackingOff, then Listing, which asks for no version    |
+| refused, reset, silent, 401, 403, 404, 429, 5xx| BackingOff, then the same again (a list starts over)   |
+| a page or line that isn't JSON                 | BackingOff, then Listing from the start                |
+
+Versions come from the list's own metadata and from the stream, never from list items. A list is consistent, paged, and
+each page is applied before the next is asked for: objects only go forward, so a list that breaks off half-way does no
+harm; only its knowledge of what is *missing* is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from asyncop.aio.backoff import Backoff, BackoffPolicy
+from asyncop.api.errors import ApiError, AsyncopError, DecodeError, GoneError
+from asyncop.api.request import Request
+from asyncop.client.wire import Codec, LineSplitter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from asyncop.cache.store import StoreWriter
+
+log = structlog.get_logger("asyncop.cache")
+
+PAGE_SIZE = 500  # client-go's pager
+WATCH_TIMEOUT = (300.0, 600.0)  # seconds asked of the server, spread as client-go's reflector does
+SILENCE_MARGIN = 30.0  # a stream that outlives its own timeout by this has lost its server
+BACKOFF = BackoffPolicy(initial=0.8, maximum=30.0, jitter=1.0)  # client-go's reflector
+BACKOFF_RESET = 120.0
+SHORT_WATCH = 1.0  # a watch that ends sooner counts as a failure, or a broken proxy would make a busy loop
+
+
+class ByteStream(Protocol):
+    """An open watch."""
+
+    async def chunk(self) -> bytes:
+        """The next bytes; empty at the end."""
+
+
+class ListWatch(Protocol):
+    """The two calls a reflector makes, for one resource and scope."""
+
+    async def list_page(self, params: Mapping[str, str]) -> bytes:
+        """One page of the list."""
+
+    def open_watch(
+        self, params: Mapping[str, str], *, timeout: float, idle: float
+    ) -> AbstractAsyncContextManager[ByteStream]:
+        """A watch; `timeout` bounds the wait for its first answer, `idle` the silence, both in seconds."""
+
+
+class ReflectorEvents(Protocol):
+    """What a reflector tells besides the store."""
+
+    def on_synced(self) -> None:
+        """A complete list has been applied."""
+
+    def on_event(self) -> None:
+        """The watch delivered something, if only a bookmark."""
+
+    def on_failure(self, error: Exception, delay: float) -> None:
+        """List or watch failed and is tried again in `delay` seconds."""
+
+    def on_restart(self, reason: str) -> None:
+        """A watch ended and is opened again, or everything is listed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Asking for one page."""
+
+    token: str = ""
+    seen: set[Request] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """Following changes after a version."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackingOff:
+    """Pausing after a failure."""
+
+    delay: float
+    then: Listing | Watching
+
+
+State = Listing | Watching | BackingOff
+
+
+class Reflector:
+    """Keeps one scope (a namespace, or None for all) of the writer's store equal to the server."""
+
+    def __init__(
+        self, source: ListWatch, writer: StoreWriter, codec: Codec, events: ReflectorEvents, namespace: str | None
+    ) -> None:
+        self._source, self._writer, self._codec, self._events = source, writer, codec, events
+        self._namespace = namespace
+        self._backoff = Backoff(BACKOFF, reset_after=BACKOFF_RESET)
+        self._has_synced = False  # what a later list finds is news that fell into a gap, not backlog
+        self.state: State = Listing()
+
+    async def run(self) -> None:
+        """Reflect until cancelled; errors of the server never end it."""
+        while True:
+            await self.step()
+
+    async def step(self) -> None:
+        """Do one page, one watch or one pause, and set the next state."""
+        match self.state:
+            case Listing() as state:
+                self.state = await self._list(state)
+            case Watching() as state:
+                self.state = await self._watch(state)
+            case BackingOff(delay, then):
+                await asyncio.sleep(delay)
+                self.state = then
+
+    async def _list(self, state: Listing) -> State:
+        params = {"limit": str(PAGE_SIZE)} | ({"continue": state.token} if state.token else {})
+        try:
+            page = self._codec.decode_page(await self._source.list_page(params))
+        except AsyncopError as error:
+            return self._after_failure(error, Listing())
+        for record in page.records:
+            state.seen.add(Request(record.metadata.namespace, record.metadata.name))
+            self._writer.put(record, is_initial=not self._has_synced)
+        if page.continue_token:
+            return Listing(page.continue_token, state.seen)
+        self._writer.retain(state.seen, self._namespace)
+        self._has_synced = True
+        self._events.on_synced()
+        return Watching(page.resource_version)
+
+    async def _watch(self, state: Watching) -> State:
+        timeout = random.uniform(*WATCH_TIMEOUT)
+        params = {
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": state.version,
+            "timeoutSeconds": str(int(timeout)),
+        }
+        version = state.version
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        splitter = LineSplitter()
+        try:
+            async with self._source.open_watch(params, timeout=SILENCE_MARGIN, idle=timeout + SILENCE_MARGIN) as stream:
+                while chunk := await stream.chunk():
+                    for line in splitter.feed(chunk):
+                        version = self._apply(line)
+                    self._events.on_event()
+        except AsyncopError as error:
+            return self._after_failure(error, Watching(version))
+        if loop.time() - started < SHORT_WATCH:
+            return BackingOff(self._backoff.next(loop.time()), Watching(version))
+        self._events.on_restart("closed")
+        return Watching(version)
+
+    def _apply(self, line: bytes) -> str:
+        """Enter one line into the store; returns the version it brings the watch to."""
+        kind, record = self._codec.decode_line(line)
+        if kind == "DELETED":
+            self._writer.remove(record.metadata)
+        elif kind != "BOOKMARK":
+            self._writer.put(record)
+        return record.metadata.resource_version
+
+    def _after_failure(self, error: AsyncopError, again: Listing | Watching) -> State:
+        now = asyncio.get_running_loop().time()
+        delay = self._backoff.next(now)
+        if isinstance(error, ApiError) and error.retry_after:
+            delay = max(delay, error.retry_after)
+        if _needs_relist(error):
+            again = Listing()
+            self._events.on_restart("decode" if isinstance(error, DecodeError) else "expired")
+        else:
+            self._events.on_restart(_restart_reason(error))
+        self._events.on_failure(error, delay)
+        return BackingOff(delay, again)
+
+
+def _needs_relist(error: AsyncopError) -> bool:
+    """Whether the version we hold is of no more use: expired, beyond what the server knows, or met with rubbish."""
+    if isinstance(error, (GoneError, DecodeError)):
+        return True
+    if not isinstance(error, ApiError):
+        return False
+    return "ResourceVersionTooLarge" in error.causes or "Too large resource version" in error.message
+
+
+def _restart_reason(error: AsyncopError) -> str:
+    return str(error.status) if isinstance(error, ApiError) else "transport"

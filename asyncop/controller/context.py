@@ -1,0 +1,184 @@
+"""What a reconcile function gets besides its object."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import structlog
+
+from asyncop.api.errors import ConfigError
+from asyncop.api.object import Object
+from asyncop.api.request import Request
+from asyncop.api.resource import ResourceSelector
+from asyncop.api.untyped import UntypedObject
+from asyncop.cache.view import StoreView
+from asyncop.controller.recorder import Recorder, Regarding
+from asyncop.controller.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from structlog.typing import FilteringBoundLogger
+
+    from asyncop.api.meta import ObjectMeta
+    from asyncop.client import Client
+
+ObjectT = TypeVar("ObjectT", bound=Object)
+
+_log = structlog.get_logger("asyncop.controller")
+
+
+class NamespacedView(StoreView[Any]):
+    """A view whose `get` looks in the request's namespace by default."""
+
+    def __init__(self, view: StoreView[Any], namespace: str) -> None:
+        self._store, self._project, self._label = view._store, view._project, view._label
+        self._indexes = view._indexes
+        self._namespace = namespace
+
+    def get(self, name: str, namespace: str | None = None) -> Any:
+        """The object, or None; of the request's namespace unless another is named."""
+        return self.at(Request(self._namespace if namespace is None else namespace, name))
+
+
+@dataclass(slots=True)
+class DeclaredView:
+    """One kind that a controller declared, once its resource is known."""
+
+    view: StoreView[Any]
+    is_namespaced: bool
+
+
+class Stores:
+    """The views that one controller declared, by kind and by source."""
+
+    def __init__(self, controller: str) -> None:
+        self._controller = controller
+        self._views: dict[Any, DeclaredView] = {}
+
+    def add(self, kind: Any, source: Source | None, declared: DeclaredView) -> None:
+        """Make a view known by its kind (the first declaration wins) and by its source."""
+        self._views.setdefault(_key(kind), declared)
+        if source is not None:
+            self._views[source] = declared
+
+    def view(self, kind: Any, namespace: str) -> StoreView[Any]:
+        """The view of a kind or source.
+
+        Raises:
+            ConfigError: it wasn't declared; the message says what to declare.
+        """
+        declared = self._views.get(kind if isinstance(kind, Source) else _key(kind))
+        if declared is None:
+            label = kind.__name__ if isinstance(kind, type) else repr(kind)
+            raise ConfigError(
+                f"{self._controller} reads {label} but doesn't declare it; add asyncop.read({label}) to its sources="
+            )
+        return NamespacedView(declared.view, namespace if declared.is_namespaced else "")
+
+
+def _key(kind: Any) -> Any:
+    return kind if isinstance(kind, type) else ResourceSelector.parse(kind)
+
+
+class MapContext:
+    """What a mapper may use: the stores that its controller declared."""
+
+    def __init__(self, stores: Stores, namespace: str = "") -> None:
+        self._stores, self._namespace = stores, namespace
+
+    @overload
+    def store(self, kind: type[ObjectT]) -> StoreView[ObjectT]: ...
+    @overload
+    def store(self, kind: str | tuple[str, ...] | Source) -> StoreView[UntypedObject]: ...
+    def store(self, kind: Any) -> StoreView[Any]:
+        """The cached objects of a declared kind; read at once, possibly a little stale."""
+        return self._stores.view(kind, self._namespace)
+
+
+@dataclass(slots=True)
+class Services:
+    """What the contexts of one controller share."""
+
+    name: str
+    client: Client
+    stores: Stores
+    recorder: Recorder
+    options: Any = None
+    memos: dict[str, dict[str, Any]] = field(default_factory=dict)
+    regarding: Callable[[Any], Regarding] = field(default=lambda obj: Regarding("", "", obj.metadata))
+
+
+class Context(MapContext):
+    """What a reconcile function gets besides its object. One per run; don't keep it."""
+
+    __slots__ = ("_log", "_metadata", "_obj", "_services", "attempt", "client", "options", "request")
+
+    request: Request
+    """Namespace and name of the object."""
+    client: Client
+    """For writes and live reads; each call has a time limit and retries what is safe to retry."""
+    attempt: int
+    """0, or how many runs of this key have failed in a row before this one."""
+
+    def __init__(self, services: Services, request: Request, obj: Any, attempt: int) -> None:
+        super().__init__(services.stores, request.namespace)
+        self._services = services
+        self._obj = obj
+        self._log: FilteringBoundLogger | None = None
+        self.request, self.attempt = request, attempt
+        self.client, self.options = services.client, services.options
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """A logger bound to the controller, the object and this run."""
+        if self._log is None:
+            self._log = _log.bind(
+                controller=self._services.name,
+                namespace=self.request.namespace,
+                name=self.request.name,
+                reconcileID=uuid.uuid4().hex[:8],
+            )
+        return self._log
+
+    @property
+    def memo(self) -> dict[str, Any]:
+        """A dict of this object's uid, for what is cheap to lose: dropped with the object and with the process."""
+        return self._services.memos.setdefault(self._obj.metadata.uid, {})
+
+    def now(self) -> float:
+        """Monotonic seconds: the event loop's clock."""
+        return asyncio.get_running_loop().time()
+
+    async def require_leadership(self) -> None:
+        """Return if a destructive call may be made now.
+
+        Raises:
+            LeaseLostError: the lead may be lost. Without leader election there is nothing to lose.
+        """
+        self.client.check_gate()
+
+    def event(self, reason: str, message: str, type: str = "Normal", obj: Any = None) -> None:
+        """Queue a Kubernetes Event about this object (or another one); never raises.
+
+        `reason` is UpperCamelCase, `message` one line, `type` Normal or Warning.
+        """
+        self._services.recorder.record(self._services.regarding(obj or self._obj), reason, message, type)
+
+
+def regarding_of(default: tuple[str, str]) -> Callable[[Any], Regarding]:
+    """How objects of a controller are named in Events: classes know their kind, mappings carry it."""
+
+    def regarding(obj: Any) -> Regarding:
+        if isinstance(obj, Object):
+            options = obj.__resource__
+            return Regarding(options.api_version, options.kind, obj.metadata)
+        metadata: ObjectMeta = obj.metadata
+        if isinstance(obj, UntypedObject) and "kind" in obj:
+            return Regarding(str(obj["apiVersion"]), str(obj["kind"]), metadata)
+        return Regarding(*default, metadata)
+
+    return regarding

@@ -1,0 +1,279 @@
+"""A controller: sources trigger keys, a queue orders them, workers reconcile them.
+
+It promises for every key: a run after each change that reached the store (unless a predicate hides it), one run at a
+time, a retry with backoff after a failure. One bad object never stops the others. Workers start when everything that
+is read has synced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from asyncop.api.errors import DecodeError
+from asyncop.api.selectors import field_selector, label_selector
+from asyncop.cache.informers import Informer, Informers, Scope
+from asyncop.controller.context import Context, DeclaredView, Services, Stores, regarding_of
+from asyncop.controller.reconcile import Failed, FailedPermanently, FailedTemporarily, Outcome, Succeeded, reconcile
+from asyncop.controller.source import Owns, Source, Watch
+from asyncop.controller.trigger import Lens, mapped, owner, primary
+from asyncop.metrics.controller import ControllerMetrics
+from asyncop.workqueue import Priority, WorkQueue
+from asyncop.workqueue.queue import QueueShutDownError
+
+if TYPE_CHECKING:
+    from asyncop.api.meta import ObjectMeta
+    from asyncop.api.request import Request
+    from asyncop.api.resource import Resource
+    from asyncop.cache.store import Delta
+    from asyncop.cache.view import StoreView
+    from asyncop.client import Client
+    from asyncop.controller.declaration import Reconciler
+    from asyncop.controller.recorder import Recorder
+
+log = structlog.get_logger("asyncop.controller")
+
+PAUSED = "asyncop.dev/paused"
+SLICE = 0.01  # seconds that one worker may run without letting the loop breathe; probes and watches share it
+
+
+class Controller:
+    """Runs one declared reconciler."""
+
+    def __init__(
+        self,
+        declared: Reconciler[Any],
+        client: Client,
+        recorder: Recorder,
+        *,
+        options: Any = None,
+        namespaces: tuple[str, ...] | None = None,
+    ) -> None:
+        self.declared = declared
+        self.name = declared.name
+        self._client = client
+        self._namespaces = namespaces
+        self._stores = Stores(self.name)
+        self._services = Services(self.name, client, self._stores, recorder, options)
+        self.queue: WorkQueue[Request] = WorkQueue()
+        self._metrics = ControllerMetrics(self.name)
+        self._required: list[Informer] = []
+        self._given_up: dict[Request, Any] = {}
+        self._view: StoreView[Any]
+        self.is_prepared = False
+        self.problem = ""
+        """Why `prepare` failed last; empty once it has succeeded."""
+
+    # -- set-up
+
+    async def prepare(self, informers: Informers) -> None:
+        """Resolve every kind, declare what is read and subscribe to what triggers.
+
+        If it raises, nothing has been declared and it may be called again.
+
+        Raises:
+            NotFoundError: the server doesn't know a kind (yet).
+            ForbiddenError, TransportError: it can't be asked.
+        """
+        declared = self.declared
+        resource = await self._client.resolve(declared.kind)
+        sources = [(source, await self._client.resolve(source.kind)) for source in declared.sources]
+        self._add_primary(informers, resource)
+        for source, source_resource in sources:
+            self._add_source(informers, source, source_resource, resource)
+        self.is_prepared = True
+
+    def _add_primary(self, informers: Informers, resource: Resource) -> None:
+        declared = self.declared
+        view, lens = self._reader(informers, declared, None, resource)
+        self._view = view
+        self._services.regarding = regarding_of((resource.api_version, resource.kind))
+        view.subscribe(primary(lens, declared.predicates, self._primary_changed))
+
+    def _add_source(self, informers: Informers, source: Source, resource: Resource, of: Resource) -> None:
+        view, lens = self._reader(informers, source, source, resource)
+        if isinstance(source, Watch):
+            view.subscribe(mapped(lens, source.predicates, source.mapper, self._stores, self._source_changed))
+        elif isinstance(source, Owns):
+            view.subscribe(owner(lens, source.predicates, of, self._source_changed))
+
+    def _reader(
+        self, informers: Informers, declared: Reconciler[Any] | Source, source: Source | None, resource: Resource
+    ) -> tuple[StoreView[Any], Lens]:
+        """Declare one kind that is read: its informer, its view, and how the view sees changes."""
+        informer = self._informer(informers, declared, resource)
+        if source is None or not source.optional:
+            self._required.append(informer)
+        cls = declared.kind if isinstance(declared.kind, type) else None
+        view = informer.view(cls, declared.indexes)
+        self._stores.add(declared.kind, source, DeclaredView(view, resource.namespaced))
+        return view, Lens(view, cls)
+
+    def _informer(self, informers: Informers, declared: Reconciler[Any] | Source, resource: Resource) -> Informer:
+        namespaces = self._namespaces if declared.namespaces is None else declared.namespaces
+        scope = Scope(
+            resource,
+            tuple(sorted(namespaces)) if namespaces is not None and resource.namespaced else None,
+            label_selector(declared.labels),
+            field_selector(declared.fields),
+        )
+        return informers.get(scope)
+
+    # -- triggers
+
+    def _primary_changed(self, request: Request, delta: Delta) -> None:
+        if delta.new is None:
+            self._forget(request, delta)
+            return
+        given_up = self._given_up.get(request)
+        if given_up is not None and given_up == _identity(delta.new.metadata):
+            return
+        self._add(request, delta.is_initial)
+
+    def _source_changed(self, request: Request, delta: Delta) -> None:
+        self._add(request, delta.is_initial)
+
+    def _add(self, request: Request, is_initial: bool) -> None:
+        self._given_up.pop(request, None)
+        self.queue.add(request, Priority.BACKLOG if is_initial else Priority.CHANGE)
+
+    def _forget(self, request: Request, delta: Delta) -> None:
+        """The object is gone: nothing of it may outlive it, least of all for one reborn under its name."""
+        self.queue.forget(request)
+        self.queue.cancel_timer(request)
+        self._given_up.pop(request, None)
+        if delta.old is not None:
+            self._services.memos.pop(delta.old.metadata.uid, None)
+
+    # -- running
+
+    @property
+    def unsynced(self) -> list[str]:
+        """Why the controller isn't ready: what it reads that has not synced once, with the latest failure."""
+        if not self.is_prepared:
+            return [self.problem or "kinds not resolved yet"]
+        return [
+            "; ".join(informer.failures.values()) or f"{informer.scope.resource.group_resource}: first list under way"
+            for informer in self._required
+            if not informer.is_synced
+        ]
+
+    async def run(self) -> None:
+        """Reconcile until `drain`, or until cancelled."""
+        for informer in self._required:
+            await informer.wait_synced()
+        loop = asyncio.get_running_loop()
+
+        def enqueue(request: Request) -> None:
+            loop.call_soon_threadsafe(self._add, request, False)
+
+        self.declared.running.append(enqueue)
+        self._metrics.max_concurrent.set(self.declared.workers)
+        log.info("Started workers", controller=self.name, count=self.declared.workers, objects=len(self._view))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                resync = tasks.create_task(self._resync(), name=f"resync {self.name}")
+                workers = [
+                    tasks.create_task(self._work(), name=f"worker {self.name} {number}")
+                    for number in range(self.declared.workers)
+                ]
+                await asyncio.wait(workers)
+                resync.cancel()
+        finally:
+            self.declared.running.remove(enqueue)
+
+    async def drain(self) -> None:
+        """Take no new keys and wait until the running ones have ended. If cancelled, they go on."""
+        self.queue.shut_down()
+        await self.queue.join()
+
+    async def _work(self) -> None:
+        clock = asyncio.get_running_loop().time
+        since = clock()
+        while True:
+            try:
+                request = await self.queue.get()
+            except QueueShutDownError:
+                return
+            self._metrics.active_workers.inc()
+            try:
+                await self._process(request)
+            finally:
+                self._metrics.active_workers.dec()
+                self.queue.done(request)
+            if clock() - since > SLICE:
+                await asyncio.sleep(0)
+                since = clock()
+
+    async def _resync(self) -> None:
+        """Look at every object again once a period, a few at a time; what has given up stays given up."""
+        period = self.declared.resync
+        if not period:
+            return
+        while True:
+            keys = self._view.requests()
+            steps = max(1, min(len(keys), 600))
+            for step in range(steps):
+                await asyncio.sleep(period / steps)
+                for request in keys[step::steps]:
+                    if request not in self._given_up:
+                        self.queue.add(request, Priority.BACKLOG)
+
+    async def _process(self, request: Request) -> None:
+        try:
+            obj = self._view.at(request)
+        except DecodeError:
+            obj = None  # reported when it entered the store
+        if obj is None or obj.metadata.annotations.get(PAUSED) == "true":
+            self.queue.forget(request)
+            self.queue.cancel_timer(request)
+            return
+        ctx = Context(self._services, request, obj, self.queue.failures(request))
+        started = ctx.now()
+        outcome = await reconcile(self.declared, obj, ctx)
+        self._metrics.time_seconds.observe(ctx.now() - started)
+        self._settle(request, obj.metadata, outcome, ctx)
+
+    def _settle(self, request: Request, metadata: ObjectMeta, outcome: Outcome, ctx: Context) -> None:
+        """Decide when the key runs again."""
+        match outcome:
+            case Succeeded(requeue_after):
+                self.queue.forget(request)
+                if requeue_after is None:
+                    self.queue.cancel_timer(request)
+                else:
+                    self.queue.add_after(request, requeue_after)
+                self._metrics.reconcile_total("success" if requeue_after is None else "requeue_after")
+            case FailedTemporarily(error):
+                self.queue.add_after(request, error.delay)
+                self._metrics.reconcile_total("requeue_after")
+                ctx.log.info("Reconciler asked to be run again", err=str(error), retry_in=error.delay)
+            case FailedPermanently(error):
+                self.queue.forget(request)
+                self.queue.cancel_timer(request)
+                self._given_up[request] = _identity(metadata)
+                self._metrics.reconcile_total("error")
+                ctx.log.error("Reconciler gave up until something changes", err=str(error))
+            case Failed(error):
+                delay = self.queue.add_rate_limited(request)
+                self._metrics.reconcile_total("error")
+                ctx.log.error("Reconciler failed", err=repr(error), retry_in=round(delay, 2), exc_info=error)
+
+
+def _identity(metadata: ObjectMeta) -> tuple[Any, ...]:
+    """What must change before an object that was given up is tried again.
+
+    For kinds with a generation: uid, generation, labels, annotations and the start of its deletion. For kinds without
+    one: anything, so the resourceVersion.
+    """
+    if metadata.generation:
+        return (
+            metadata.uid,
+            metadata.generation,
+            metadata.labels,
+            metadata.annotations,
+            metadata.deletion_timestamp,
+        )
+    return metadata.uid, metadata.resource_version

@@ -1,0 +1,59 @@
+"""SIGTERM and SIGINT: the first asks for an orderly end, the second ends the process at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+log = structlog.get_logger("asyncop.manager")
+
+
+class StopSignal:
+    """Set by the first signal or by a call."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+        self._received = False
+
+    def set(self) -> None:
+        """Ask for the end."""
+        self._event.set()
+
+    async def wait(self) -> None:
+        """Wait until the end has been asked for."""
+        await self._event.wait()
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Listen to both signals inside the block; where the loop can't (a thread other than the main one), don't."""
+        loop = asyncio.get_running_loop()
+        heard: list[signal.Signals] = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                loop.add_signal_handler(number, self._receive, number)
+                heard.append(number)
+        try:
+            yield
+        finally:
+            for number in heard:
+                loop.remove_signal_handler(number)
+
+    def _receive(self, number: signal.Signals) -> None:
+        if not self._received:
+            self._received = True
+            log.info("Received signal", signal=number.name)
+            self.set()
+            return
+        log.warning("Received a second signal: ending at once", signal=number.name)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(128 + number)

@@ -1,0 +1,65 @@
+"""Proof of death: a node's Lease that does not move.
+
+A Lease is dead only if its content stayed the same during a whole window of our own monotonic clock, as client-go's
+leader election judges leases; nobody's wall clock is trusted. Leases are read for suspect nodes only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import asyncop
+from asyncop.operators.stuckPods.objects import LEASE_NAMESPACE, Lease
+from asyncop.operators.stuckPods.rules import Reason, Refusal
+
+MARGIN = 0.1  # seconds added to a wait, so that a look comes after the window and not on its edge
+
+
+@dataclass(slots=True)
+class _Seen:
+    content: tuple[object, ...]
+    since: float
+
+
+class LeaseObserver:
+    """What is known of the Leases of suspect nodes; one per process, never persisted."""
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._seen: dict[str, _Seen] = {}
+
+    def forget(self, node: str) -> None:
+        """The node has given a sign of life: whatever was seen before proves nothing."""
+        self._seen.pop(node, None)
+
+    async def refusal(self, node: str, ctx: asyncop.Context) -> Refusal | None:
+        """Read the Lease now; None if it has not moved during the window that ends now.
+
+        A failed read proves nothing and keeps what was seen before: an unchanged Lease afterwards was unchanged all
+        the time, since every renewal changes it for good.
+        """
+        try:
+            lease = await ctx.client.get(Lease, node, namespace=LEASE_NAMESPACE)
+        except asyncop.NotFoundError:
+            self.forget(node)
+            return Refusal(Reason.LEASE_MISSING, f"node {node} has no Lease to judge by", self._window)
+        return self._judge(node, lease, ctx.now())
+
+    def _judge(self, node: str, lease: Lease, now: float) -> Refusal | None:
+        content = (lease.metadata.uid, lease.spec.renew_time, lease.spec.holder_identity)
+        seen = self._seen.get(node)
+        if seen is None or seen.content != content:
+            self._seen[node] = _Seen(content, now)
+            if seen is None:
+                return Refusal(
+                    Reason.LEASE_WATCHED,
+                    f"the Lease of {node} must not move for {self._window:g} s",
+                    self._window + MARGIN,
+                )
+            return Refusal(Reason.LEASE_FRESH, f"the kubelet of {node} has renewed its Lease", self._window + MARGIN)
+        left = self._window - (now - seen.since)
+        if left > 0:
+            return Refusal(
+                Reason.LEASE_WATCHED, f"the Lease of {node} must not move for {self._window:g} s", left + MARGIN
+            )
+        return None
