@@ -1,16 +1,24 @@
 """A whole test bed: bring it up, take it down, clean up after one whose owner died."""
 
 import os
+import shutil
 import subprocess
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from tests.testbed.api import Api
+from tests.testbed.api import Api, Json
 from tests.testbed.binaries import ensure_binaries
 from tests.testbed.control_plane import ControlPlane, Timings
 from tests.testbed.errors import InUseError, TestbedError
-from tests.testbed.processes import Identity
+from tests.testbed.images import pause_archive
+from tests.testbed.network import claim_slot, network_of, release_slot
+from tests.testbed.node import Node
+from tests.testbed.packages import NODE_PACKAGES, ensure_packages, require_root
+from tests.testbed.processes import Identity, end_marked, wait_until
 from tests.testbed.state import State, StateDir
 
 
@@ -75,12 +83,15 @@ class Cluster:
             MissingToolError: this machine cannot do it.
             TestbedError: something did not come up.
         """
+        if nodes:
+            require_root("a cluster with nodes")
+            ensure_packages(NODE_PACKAGES)
         binaries = ensure_binaries()
         with self._dir.locked():
             self._dir.check_abandoned()
             self._clear()
             # Until all is up we own it, whoever owns it then: if we are killed now, the next run finds a dead owner.
-            state = State(Identity.of(os.getpid()), False, nodes, None, str(binaries))
+            state = State(Identity.of(os.getpid()), False, nodes, str(binaries))
             self._dir.write(state)
             try:
                 self._start(state, audit=audit, timings=timings)
@@ -93,16 +104,92 @@ class Cluster:
 
     def down(self) -> None:
         """Remove every trace, whoever owns it; nothing happens if there is nothing."""
-        if self._dir.read() is None:
+        if not self.path.is_dir() or (self._dir.read() is None and not self._dir.is_empty):
             return
         with self._dir.locked():
             self._clear()
             self._dir.delete()
 
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """By name (node1, node2 and so on); empty for a bare control plane."""
+        network = network_of(self.path)
+        if network is None:
+            return {}
+        state = self.state
+        numbers = range(1, state.nodes + 1)
+        nodes = [Node(number, self.path, network, Path(state.binaries)) for number in numbers]
+        return {node.name: node for node in nodes}
+
+    def node(self, name: str) -> Node:
+        """Look a node up for somebody who typed its name.
+
+        Raises:
+            TestbedError: there is no such node.
+        """
+        try:
+            return self.nodes[name]
+        except KeyError:
+            raise TestbedError(f"there is no {name} here; there are: {', '.join(self.nodes) or 'no nodes'}") from None
+
+    def load_image(self, archive: Path) -> None:
+        """Import a docker-archive into every node; one that is switched off gets it when it comes back."""
+        target = self.path / "images" / archive.name
+        scratch = target.with_suffix(".new")
+        shutil.copyfile(archive, scratch)
+        scratch.rename(target)
+        _at_once(lambda node: node.import_image(target), [node for node in self.nodes.values() if node.is_running])
+
+    def heal(self, timeout: float = 90) -> None:
+        """Make every node whole and wait until the cluster sees it so: Ready, and no taint left.
+
+        Raises:
+            TestbedError: some Node wasn't Ready in time.
+        """
+        _at_once(Node.heal, self.nodes.values())
+        self.wait_nodes_ready(timeout)
+
+    def wait_nodes_ready(self, timeout: float = 90) -> None:
+        """Wait until every Node is Ready and untainted.
+
+        Raises:
+            TestbedError: it took longer; the Nodes in question are named.
+        """
+        waiting: set[str] = set()
+
+        def are_ready() -> bool:
+            try:
+                items = self.api.call("GET", "/api/v1/nodes")["items"]
+            except OSError:
+                return False
+            waiting.clear()
+            waiting.update(set(self.nodes) - {item["metadata"]["name"] for item in items if _is_ready(item)})
+            return not waiting
+
+        if not wait_until(are_ready, timeout, interval=0.1):
+            raise TestbedError(f"not Ready after {timeout:.0f} s: {', '.join(sorted(waiting))}")
+
     def _start(self, state: State, *, audit: bool, timings: Timings) -> None:
-        self.control_plane.start(controllers=state.nodes > 0, audit=audit, timings=timings)
+        if not state.nodes:
+            self.control_plane.start(controllers=False, audit=audit, timings=timings)
+            return
+        network = claim_slot(self.path, _reclaim)
+        network.create()
+        (self.path / "images").mkdir()
+        shutil.copyfile(pause_archive(), self.path / "images" / "pause.tar")
+        plane = ControlPlane(self.path, Path(state.binaries), network.host_address)
+        plane.start(controllers=True, audit=audit, timings=timings)
+        for node in self.nodes.values():
+            node.prepare(plane.pki, plane.server, timings)
+        _at_once(Node.boot, self.nodes.values())
+        self.wait_nodes_ready()
 
     def _clear(self) -> None:
+        """Remove everything but the lock; what is recorded goes after what it records."""
+        end_marked(self.path)
+        for node in self.nodes.values():
+            node.remove_cgroups()
+        release_slot(self.path)
         self._dir.clear()
 
     def kubectl(self, *args: str | Path, stdin: str | None = None, timeout: float = 60) -> str:
@@ -123,14 +210,40 @@ class Cluster:
         return done.stdout
 
 
+def _is_ready(node: Json) -> bool:
+    conditions = {item["type"]: item["status"] for item in node["status"].get("conditions", ())}
+    return conditions.get("Ready") == "True" and not node["spec"].get("taints")
+
+
+def _at_once(action: Callable[[Node], None], nodes: Iterable[Node]) -> None:
+    """Do it to all nodes in parallel; the first error is raised when all have ended."""
+    nodes = list(nodes)
+    with ThreadPoolExecutor(max_workers=len(nodes) or 1) as pool:
+        list(pool.map(action, nodes))
+
+
+def _reclaim(path: Path) -> None:
+    """Take down the holder of a slot if it is a ruin.
+
+    Raises:
+        InUseError: it is alive.
+    """
+    StateDir(path).check_abandoned()
+    Cluster(path).down()
+    end_marked(path)  # of a directory that somebody deleted by hand
+
+
 def clear_ruins(root: Path) -> None:
-    """Take down every test bed below the directory whose owner is dead; leave the others alone."""
+    """Take down every test bed right below the directory whose owner is dead; leave everything else alone."""
     for path in sorted(root.iterdir()):
-        if not path.is_dir():
-            continue
-        directory = StateDir(path)
-        try:
-            directory.check_abandoned()
-            Cluster(path).down()
-        except InUseError:
-            continue
+        if path.is_dir() and _is_ruin(path):
+            with suppress(InUseError):  # another run is at it
+                Cluster(path).down()
+
+
+def _is_ruin(path: Path) -> bool:
+    try:
+        StateDir(path).check_abandoned()
+    except TestbedError:
+        return False
+    return True

@@ -34,8 +34,6 @@ class State:
     is_complete: bool
     """False until everything is up; a bed that never got there without a living owner is a ruin."""
     nodes: int
-    slot: int | None
-    """Which of the machine's networks the nodes use."""
     binaries: str
 
 
@@ -55,11 +53,22 @@ class StateDir:
             fields = json.loads(self._file.read_text())
         except FileNotFoundError:
             return None
-        owner = fields.pop("owner")
-        return State(owner=Identity(**owner) if owner else None, **fields)
+        # By name, so that what another version of this code recorded besides doesn't stand in the way of cleaning up.
+        owner = fields["owner"]
+        return State(
+            owner=Identity(**owner) if owner else None,
+            is_complete=fields["is_complete"],
+            nodes=fields["nodes"],
+            binaries=fields["binaries"],
+        )
 
     def write(self, state: State) -> None:
         write_atomically(self._file, json.dumps(asdict(state), indent=1))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing but what a run leaves that was killed before it recorded anything."""
+        return not {entry.name for entry in self.path.iterdir()} - {_LOCK, "state.json.new"}
 
     def check_abandoned(self) -> None:
         """Return if whatever is in there may be removed.
@@ -70,10 +79,10 @@ class StateDir:
         """
         state = self.read()
         if state is None:
-            if self.path.exists() and {entry.name for entry in self.path.iterdir()} - {_LOCK, "state.json.new"}:
+            if self.path.exists() and not self.is_empty:
                 raise TestbedError(f"{self.path} is not empty and is no test bed; choose another directory")
         elif state.owner is not None:
-            if state.owner.is_alive and state.owner.pid != os.getpid():
+            if state.owner.is_alive:
                 raise InUseError(f"{self.path} is in use by process {state.owner.pid}, which is still running")
         elif state.is_complete and any(marked(self.path)):
             raise InUseError(f"{self.path} is up already; take it down first")

@@ -1,0 +1,213 @@
+"""The test bed itself: its nodes fail the way machines fail, and no run leaves anything behind for the next."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.testbed.cluster import Cluster, clear_ruins
+from tests.testbed.errors import InUseError, TestbedError
+from tests.testbed.images import PAUSE, single_binary_image
+from tests.testbed.network import network_of
+from tests.testbed.processes import Identity, Process, marked, wait_until
+from tests.testbed.state import default_root
+
+ROOT = Path(__file__).resolve().parents[2]
+WAIT = 60.0
+
+
+def stateful_set(replicas: int) -> dict[str, Any]:
+    """One Pod a node, each of which lets go of a lost node after two seconds."""
+    lost = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+    labels = {"app": "web"}
+    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
+    pod = {
+        "terminationGracePeriodSeconds": 1,
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+        "tolerations": [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2} for key in lost
+        ],
+        "containers": [{"name": "main", "image": PAUSE, "imagePullPolicy": "Never"}],
+    }
+    return {
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "podManagementPolicy": "Parallel",
+            "serviceName": "web",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+class Workload:
+    """The StatefulSet of one test and what the API server says about its Pods."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self._api = cluster.api
+        self._pods = f"/api/v1/namespaces/{namespace}/pods"
+        self._api.call("POST", f"/apis/apps/v1/namespaces/{namespace}/statefulsets", stateful_set(2))
+        assert wait_until(lambda: self.running_on() == {"node1", "node2"}, WAIT)
+
+    def pods(self) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self._api.call("GET", self._pods)["items"]
+        return items
+
+    def running_on(self) -> set[str]:
+        """The nodes of those that are Ready and not on their way out."""
+        return {pod["spec"]["nodeName"] for pod in self.pods() if _is_ready(pod) and not _is_terminating(pod)}
+
+    def pod_on(self, node: str) -> dict[str, Any]:
+        return next(pod for pod in self.pods() if pod["spec"].get("nodeName") == node)
+
+
+def _is_ready(pod: dict[str, Any]) -> bool:
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in pod["status"].get("conditions", ())
+    )
+
+
+def _is_terminating(pod: dict[str, Any]) -> bool:
+    return "deletionTimestamp" in pod["metadata"]
+
+
+def _grace_is_over(pod: dict[str, Any]) -> bool:
+    """Whether a kubelet that is alive would long have confirmed the end; the machine's clock is the server's."""
+    return datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]) + timedelta(seconds=1) < datetime.now(UTC)
+
+
+def _is_unreachable(cluster: Cluster, node: str) -> bool:
+    taints = cluster.api.call("GET", f"/api/v1/nodes/{node}")["spec"].get("taints", ())
+    return ("node.kubernetes.io/unreachable", "NoExecute") in {(taint["key"], taint["effect"]) for taint in taints}
+
+
+@pytest.fixture
+def workload(cluster: Cluster, namespace: str) -> Workload:
+    return Workload(cluster, namespace)
+
+
+def _cut(cluster: Cluster) -> None:
+    cluster.node("node1").cut()
+
+
+def _kill(cluster: Cluster) -> None:
+    cluster.node("node1").kill()
+
+
+@pytest.mark.parametrize("fail", [_cut, _kill])
+def test_pod_of_a_lost_node_hangs_in_termination_until_the_node_is_back(
+    cluster: Cluster, workload: Workload, fail: Callable[[Cluster], None]
+) -> None:
+    lost, survivor = workload.pod_on("node1"), workload.pod_on("node2")
+
+    fail(cluster)
+
+    assert wait_until(lambda: _is_unreachable(cluster, "node1"), WAIT)
+    assert wait_until(lambda: _is_terminating(workload.pod_on("node1")), WAIT)
+    assert wait_until(lambda: _grace_is_over(workload.pod_on("node1")), WAIT)
+    assert workload.pod_on("node1")["metadata"]["uid"] == lost["metadata"]["uid"]
+
+    cluster.heal()
+
+    assert wait_until(lambda: workload.running_on() == {"node1", "node2"}, WAIT)
+    assert workload.pod_on("node1")["metadata"]["uid"] != lost["metadata"]["uid"]
+    assert workload.pod_on("node2")["metadata"]["uid"] == survivor["metadata"]["uid"]
+
+
+def test_image_loaded_while_a_node_was_off_is_there_when_it_is_back(cluster: Cluster, tmp_path: Path) -> None:
+    node = cluster.node("node1")
+    archive = tmp_path / "late.tar"
+    archive.write_bytes(single_binary_image("localhost/testbed/late:1", Path(sys.executable)))
+
+    node.kill()
+    cluster.load_image(archive)
+    cluster.heal()
+
+    assert "localhost/testbed/late:1" in node.image_tags()
+
+
+def test_bed_of_a_living_run_is_refused_and_goes_on(cluster: Cluster) -> None:
+    with pytest.raises(InUseError, match=f"process {os.getpid()}"):
+        Cluster(cluster.path).up()
+
+    clear_ruins(cluster.path.parent)
+
+    assert cluster.kubectl("get", "nodes", "-o", "name").split() == ["node/node1", "node/node2"]
+
+
+def test_what_a_killed_run_left_is_gone_after_the_next_up() -> None:
+    path = default_root() / f"ruin-{os.getpid()}"
+    command = [sys.executable, "-m", "tests.testbed", "up", "--nodes", "1", "--dir", str(path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
+        kubelet = Process(path, "kubelet", "nodes/node1")
+        assert wait_until(lambda: kubelet.is_running, WAIT)
+        run.send_signal(signal.SIGKILL)
+    left = list(marked(path))
+    network = network_of(path)
+    assert network is not None
+    assert len(left) > 5
+
+    bed = Cluster(path)
+    try:
+        bed.up()
+        assert not any(identity.is_alive for identity in left)
+        assert network_of(path) is None
+        assert not Path(f"/sys/class/net/{network.bridge}").exists()
+        assert bed.kubectl("get", "nodes") == ""
+    finally:
+        bed.down()
+
+    assert not path.exists()
+    assert not list(marked(path))
+
+
+@pytest.fixture
+def stranger() -> Iterator[Identity]:
+    """A process that has nothing to do with any test bed."""
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
+        identity = Identity.of(process.pid)
+        assert identity is not None
+        yield identity
+        process.kill()
+
+
+def test_process_that_reuses_a_recorded_pid_is_never_hit(tmp_path: Path, stranger: Identity) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "etcd.json").write_text(json.dumps({"pid": stranger.pid, "started": stranger.started - 1}))
+    recorded = Process(tmp_path, "etcd")
+
+    assert not recorded.is_running
+    recorded.stop()
+
+    assert stranger.is_alive
+
+
+def test_recorded_process_is_stopped(tmp_path: Path, stranger: Identity) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "etcd.json").write_text(json.dumps({"pid": stranger.pid, "started": stranger.started}))
+
+    Process(tmp_path, "etcd").stop()
+
+    assert not stranger.is_alive
+
+
+def test_foreign_directory_is_never_cleared(tmp_path: Path) -> None:
+    precious = tmp_path / "foreign" / "precious"
+    precious.parent.mkdir()
+    precious.write_text("do not touch")
+
+    with pytest.raises(TestbedError, match="is no test bed"):
+        Cluster(precious.parent).up()
+    Cluster(precious.parent).down()
+    clear_ruins(tmp_path)
+
+    assert precious.read_text() == "do not touch"
