@@ -135,6 +135,18 @@ def test_image_loaded_while_a_node_was_off_is_there_when_it_is_back(cluster: Clu
     assert "localhost/testbed/late:1" in node.image_tags()
 
 
+def test_heal_undoes_what_was_done_to_the_node_objects(cluster: Cluster) -> None:
+    cluster.kubectl("delete", "node", "node1")
+    cluster.kubectl("cordon", "node2")
+    cluster.kubectl("taint", "node", "node2", "node.kubernetes.io/out-of-service=:NoExecute")
+
+    cluster.heal()
+
+    specs = {item["metadata"]["name"]: item["spec"] for item in cluster.api.call("GET", "/api/v1/nodes")["items"]}
+    assert set(specs) == {"node1", "node2"}
+    assert not any("taints" in spec or "unschedulable" in spec for spec in specs.values())
+
+
 def test_bed_of_a_living_run_is_refused_and_goes_on(cluster: Cluster) -> None:
     with pytest.raises(InUseError, match=f"process {os.getpid()}"):
         Cluster(cluster.path).up()

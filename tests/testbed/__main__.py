@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.testbed.binaries import ensure_binaries
 from tests.testbed.cluster import Cluster
 from tests.testbed.errors import TestbedError
+from tests.testbed.network import MAX_NODES
 
 
 def main() -> int:
@@ -29,7 +30,9 @@ def _parser() -> argparse.ArgumentParser:
     directory = argparse.ArgumentParser(add_help=False)
     directory.add_argument("--dir", type=Path, required=True, help="the state directory")
     up = verbs.add_parser("up", parents=[directory], help="start a cluster; prints the kubeconfig's path")
-    up.add_argument("--nodes", type=int, default=0, help="0: etcd and kube-apiserver only (default)")
+    up.add_argument(
+        "--nodes", type=int, default=0, choices=range(MAX_NODES + 1), help="0: etcd and kube-apiserver only (default)"
+    )
     up.add_argument("--audit", action="store_true", help="log every request to DIR/audit.log")
     image = verbs.add_parser("image", parents=[directory], help="import docker-archives into every node")
     image.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE")

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -10,16 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from tests.testbed.api import Api, Json
+from tests.testbed.api import Api, ApiError, Json
 from tests.testbed.binaries import ensure_binaries
 from tests.testbed.control_plane import ControlPlane, Timings
 from tests.testbed.errors import InUseError, TestbedError
 from tests.testbed.images import pause_archive
 from tests.testbed.network import claim_slot, network_of, release_slot
 from tests.testbed.node import Node
-from tests.testbed.packages import NODE_PACKAGES, ensure_packages, require_root
-from tests.testbed.processes import Identity, end_marked, wait_until
+from tests.testbed.packages import NODE_PACKAGES, PLANE_PACKAGES, ensure_packages, require_root
+from tests.testbed.processes import Identity, end_marked, run_tool, wait_until
 from tests.testbed.state import State, StateDir
+
+_CONTROLLED_TAINTS = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+"""The node controller removes these when the node is well; all others are left to whoever put them there."""
 
 
 class Cluster:
@@ -85,10 +87,11 @@ class Cluster:
         """
         if nodes:
             require_root("a cluster with nodes")
-            ensure_packages(NODE_PACKAGES)
+        ensure_packages(NODE_PACKAGES if nodes else PLANE_PACKAGES)
         binaries = ensure_binaries()
+        self._dir.check_abandoned()
         with self._dir.locked():
-            self._dir.check_abandoned()
+            self._dir.check_abandoned()  # what counts is how it is now that nobody else may change it
             self._clear()
             # Until all is up we own it, whoever owns it then: if we are killed now, the next run finds a dead owner.
             state = State(Identity.of(os.getpid()), False, nodes, str(binaries))
@@ -113,10 +116,9 @@ class Cluster:
     @property
     def nodes(self) -> dict[str, Node]:
         """By name (node1, node2 and so on); empty for a bare control plane."""
-        network = network_of(self.path)
-        if network is None:
+        network, state = network_of(self.path), self._dir.read()
+        if network is None or state is None:
             return {}
-        state = self.state
         numbers = range(1, state.nodes + 1)
         nodes = [Node(number, self.path, network, Path(state.binaries)) for number in numbers]
         return {node.name: node for node in nodes}
@@ -141,33 +143,52 @@ class Cluster:
         _at_once(lambda node: node.import_image(target), [node for node in self.nodes.values() if node.is_running])
 
     def heal(self, timeout: float = 90) -> None:
-        """Make every node whole and wait until the cluster sees it so: Ready, and no taint left.
+        """Make every node whole, and wait until the cluster sees it so: registered, Ready, schedulable, untainted.
 
         Raises:
-            TestbedError: some Node wasn't Ready in time.
+            TestbedError: some Node wasn't in time.
         """
+        registered = {item["metadata"]["name"] for item in self._node_objects()}
+        for node in self.nodes.values():
+            if node.name not in registered:
+                node.kill()  # a kubelet registers its node when it starts, and never again
         _at_once(Node.heal, self.nodes.values())
         self.wait_nodes_ready(timeout)
 
     def wait_nodes_ready(self, timeout: float = 90) -> None:
-        """Wait until every Node is Ready and untainted.
+        """Wait until every Node is Ready. Taints and cordons that somebody put there by hand are removed.
 
         Raises:
-            TestbedError: it took longer; the Nodes in question are named.
+            TestbedError: it took longer; the end of the kubelets' logs is in the message.
         """
-        waiting: set[str] = set()
+        waiting = dict(self.nodes)
 
         def are_ready() -> bool:
-            try:
-                items = self.api.call("GET", "/api/v1/nodes")["items"]
-            except OSError:
-                return False
-            waiting.clear()
-            waiting.update(set(self.nodes) - {item["metadata"]["name"] for item in items if _is_ready(item)})
+            with suppress(OSError, ApiError):  # a lost race for a Node, or no answer yet: look again
+                for item in self._node_objects():
+                    if _is_ready(item):
+                        waiting.pop(item["metadata"]["name"], None)
+                    else:
+                        self._untaint(item)
             return not waiting
 
         if not wait_until(are_ready, timeout, interval=0.1):
-            raise TestbedError(f"not Ready after {timeout:.0f} s: {', '.join(sorted(waiting))}")
+            logs = [f"{node.name}:\n{node.process('kubelet').log_tail()}" for node in waiting.values()]
+            raise TestbedError("\n".join([f"not Ready after {timeout:.0f} s", *logs]))
+
+    def _node_objects(self) -> list[Json]:
+        items: list[Json] = self.api.call("GET", "/api/v1/nodes")["items"]
+        return items
+
+    def _untaint(self, node: Json) -> None:
+        """Remove what the node controller doesn't look after itself."""
+        taints = node["spec"].get("taints", ())
+        kept = [taint for taint in taints if taint["key"] in _CONTROLLED_TAINTS]
+        if len(kept) < len(taints):
+            name, version = node["metadata"]["name"], node["metadata"]["resourceVersion"]
+            spec = {"taints": kept or None, "unschedulable": None}
+            patch = {"metadata": {"resourceVersion": version}, "spec": spec}
+            self.api.call("PATCH", f"/api/v1/nodes/{name}", patch)
 
     def _start(self, state: State, *, audit: bool, timings: Timings) -> None:
         if not state.nodes:
@@ -202,12 +223,7 @@ class Cluster:
 
     def run(self, tool: str, *args: str | Path, stdin: str | None = None, timeout: float = 60) -> str:
         """Run one of the binaries (kubectl, helm) against this cluster; see kubectl()."""
-        env = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        argv = [str(self.bin / tool), *map(str, args)]
-        done = subprocess.run(argv, env=env, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
-        if done.returncode:
-            raise TestbedError(f"{tool} {' '.join(argv[1:])}: {done.stderr.strip()}")
-        return done.stdout
+        return run_tool([self.bin / tool, *args], stdin=stdin, timeout=timeout, KUBECONFIG=str(self.kubeconfig))
 
 
 def _is_ready(node: Json) -> bool:

@@ -10,12 +10,12 @@ interfaces stay as they are.
 """
 
 import fcntl
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testbed.errors import TestbedError
+from tests.testbed.processes import run_tool
 
 SLOTS = range(8)
 MAX_NODES = 9
@@ -153,8 +153,4 @@ def _remove_link(link: str) -> None:
 def _ip(*commands: str, namespace_of: int | None = None) -> None:
     """Run ip commands in one process, stopping at the first that fails."""
     enter = [] if namespace_of is None else ["nsenter", f"--net=/proc/{namespace_of}/ns/net"]
-    done = subprocess.run(
-        [*enter, "ip", "-batch", "-"], input="\n".join(commands), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise TestbedError(f"ip {'; '.join(commands)}: {done.stderr.strip()}")
+    run_tool([*enter, "ip", "-batch", "-"], stdin="\n".join(commands))

@@ -7,7 +7,6 @@ containerd's images, the kubelet's files.
 """
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from tests.testbed.errors import TestbedError
 from tests.testbed.images import PAUSE
 from tests.testbed.network import Network
 from tests.testbed.pki import Pki
-from tests.testbed.processes import Identity, Process, end, wait_until
+from tests.testbed.processes import Identity, Process, end, run_tool, wait_until
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _TIMEOUT = 60.0
@@ -47,7 +46,7 @@ class Node:
     @property
     def processes(self) -> tuple[Process, ...]:
         """In the order in which they start."""
-        return tuple(self._process(name) for name in ("init", "containerd", "kubelet", "kube-proxy"))
+        return tuple(self.process(name) for name in ("init", "containerd", "kubelet", "kube-proxy"))
 
     @property
     def is_running(self) -> bool:
@@ -164,14 +163,15 @@ class Node:
         except FileNotFoundError:
             return None
 
-    def _process(self, name: str) -> Process:
+    def process(self, name: str) -> Process:
+        """One of its programs: init, containerd, kubelet or kube-proxy."""
         return Process(self.state_dir, name, f"nodes/{self.name}")
 
     def _start_init(self) -> int:
         (self.directory / "init.json").unlink(missing_ok=True)
         for place in node_init.PRIVATE:
             Path(place).mkdir(parents=True, exist_ok=True)
-        self._process("init").start(
+        self.process("init").start(
             *("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child=SIGKILL"),
             *(sys.executable, node_init.__file__, self.directory),
         )
@@ -186,10 +186,10 @@ class Node:
         init = self._init
         if init is None:
             raise TestbedError(f"{self.name} is not running")
-        self._process(name).start("nsenter", f"--target={init.pid}", "--mount", "--net", "--pid", *argv)
+        self.process(name).start("nsenter", f"--target={init.pid}", "--mount", "--net", "--pid", *argv)
 
     def _wait(self, name: str, condition: Callable[[], bool]) -> None:
-        process = self._process(name)
+        process = self.process(name)
 
         def is_settled() -> bool:
             return condition() or not process.is_running
@@ -198,19 +198,14 @@ class Node:
             raise TestbedError(f"{name} of {self.name} did not come up:\n{process.log_tail()}")
 
     def _answers(self) -> bool:
-        return (
-            self.socket.exists()
-            and not subprocess.run(
-                ["ctr", "--address", self.socket, "version"], capture_output=True, check=False
-            ).returncode
-        )
+        try:
+            self._ctr("version")
+        except TestbedError:
+            return False
+        return True
 
     def _ctr(self, *args: str) -> str:
-        argv = ["ctr", "--address", str(self.socket), "--namespace", "k8s.io", *args]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise TestbedError(f"{' '.join(argv)}: {done.stderr.strip()}")
-        return done.stdout
+        return run_tool(["ctr", "--address", self.socket, "--namespace", "k8s.io", *args], timeout=300)
 
     def _write(self, name: str, text: str) -> None:
         target = self.directory / name

@@ -1,4 +1,4 @@
-"""The Debian packages that nodes and images need, installed only where they are missing.
+"""The Debian packages that a test bed needs, installed only where they are missing.
 
 What counts is whether the program is there, not how it came: a machine that has everything is left alone and needs
 neither the network nor apt. The lists of packages are only refreshed when an installation fails with those there are.
@@ -10,26 +10,23 @@ import subprocess
 import sys
 
 from tests.testbed.errors import MissingToolError, TestbedError
+from tests.testbed.processes import tool_environment
+
+PLANE_PACKAGES = {"openssl": "openssl"}
+"""Program -> package, for a control plane."""
 
 NODE_PACKAGES = {
+    **PLANE_PACKAGES,
     "containerd": "containerd",
     "runc": "runc",
     "/usr/lib/cni/bridge": "containernetworking-plugins",
     "iptables": "iptables",
     "conntrack": "conntrack",
     "ip": "iproute2",
-    "ethtool": "ethtool",
-    "socat": "socat",
     "nsenter": "util-linux",
     "mount": "mount",
-    "openssl": "openssl",
 }
-"""Program -> package, for a cluster with nodes."""
-
-IMAGE_PACKAGES = {"buildah": "buildah", "debootstrap": "debootstrap"}
-"""Program -> package, for building the product's image."""
-
-_SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Program -> package, for a cluster with nodes besides."""
 
 
 def require_root(purpose: str) -> None:
@@ -62,7 +59,7 @@ def ensure_packages(needed: dict[str, str]) -> None:
 
 
 def _is_there(program: str) -> bool:
-    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{_SEARCH_PATH}") is not None
+    return shutil.which(program, path=tool_environment()["PATH"]) is not None
 
 
 def _install(packages: list[str]) -> bool:

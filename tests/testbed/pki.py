@@ -7,22 +7,18 @@ usage and key identifiers, which Python from 3.13 on insists on.
 
 import base64
 import json
-import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testbed.errors import MissingToolError
+from tests.testbed.processes import run_tool
 
 _DAYS = "30"
 _EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 def _openssl(*args: str | Path) -> None:
-    try:
-        subprocess.run(["openssl", *map(str, args)], check=True, capture_output=True)
-    except FileNotFoundError:
-        raise MissingToolError("openssl is not installed") from None
+    run_tool(["openssl", *args])
 
 
 @dataclass(frozen=True)

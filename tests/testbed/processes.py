@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.testbed.errors import TestbedError
+from tests.testbed.errors import MissingToolError, TestbedError
 
 MARK = "ASYNCOP_TESTBED_OWNED_BY"
 """Environment variable that names the state directory a process belongs to."""
+
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -102,7 +104,7 @@ class Process:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                env={**os.environ, MARK: str(self._state_dir)},
+                env={**tool_environment(), MARK: str(self._state_dir)},
             )
         _children[child.pid] = child
         identity = Identity.of(child.pid)
@@ -139,6 +141,34 @@ class Process:
             return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
         except FileNotFoundError:
             return ""
+
+
+def tool_environment() -> dict[str, str]:
+    """Ours without proxies, which would stand between the parts, and with the places where Debian keeps iptables."""
+    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    return {**kept, "PATH": f"{kept.get('PATH', '')}:{_SYSTEM_PATH}"}
+
+
+def run_tool(argv: Sequence[str | Path], *, stdin: str | None = None, timeout: float = 60, **variables: str) -> str:
+    """Run a command to its end and return its output.
+
+    Raises:
+        MissingToolError: it isn't installed.
+        TestbedError: it failed or took too long; what it said is in the message.
+    """
+    words = [str(word) for word in argv]
+    environment = {**tool_environment(), **variables}
+    try:
+        done = subprocess.run(
+            words, env=environment, input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except FileNotFoundError:
+        raise MissingToolError(f"{words[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise TestbedError(f"`{' '.join(words)}` did not end within {timeout:.0f} s") from None
+    if done.returncode:
+        raise TestbedError(f"`{' '.join(words)}` failed: {done.stderr.strip()}")
+    return done.stdout
 
 
 def end(identities: Sequence[Identity], timeout: float = 20) -> None:

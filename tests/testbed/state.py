@@ -38,10 +38,10 @@ class State:
 
 
 class StateDir:
-    """One test bed's directory. The path is absolute, so that it is the same mark for every process."""
+    """One test bed's directory. The path is resolved, so that it is the same mark whoever names it and how."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+        self.path = path.resolve()
 
     @property
     def _file(self) -> Path:
