@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import uuid
 from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -64,7 +65,7 @@ class Recorder:
             {
                 "apiVersion": "events.k8s.io/v1",
                 "kind": "Event",
-                "metadata": {"generateName": f"{metadata.name[:200]}.", "namespace": namespace},
+                "metadata": {"name": f"{metadata.name[:230]}.{uuid.uuid4().hex[:16]}", "namespace": namespace},
                 "eventTime": MicroTime.of(datetime.now(UTC)),
                 "reportingController": self._controller,
                 "reportingInstance": self._instance,

@@ -72,6 +72,8 @@ class StuckPods:
         self._options = options
         self._leases = LeaseObserver(options.lease_window)
         self._breakers = Breakers(options)
+        # One deletion at a time, each after a look of its own: a node that comes back after the first loses no other.
+        self._deleting = asyncio.Lock()
 
     async def begin(self) -> None:
         """Runs once at the start, and whenever we win the lead."""
@@ -101,7 +103,10 @@ class StuckPods:
             against = self._breaker(ctx)
         if against is None and self._options.mode == "report":
             against = Refusal(Reason.REPORT_ONLY, f"node {node.metadata.name} is dead: mode delete would delete it")
-        return against or await self._delete(pod, ctx)
+        if against is not None:
+            return against
+        async with self._deleting:
+            return self._breaker(ctx) or await self._delete(pod, ctx)
 
     async def _against(self, pod: Pod, node: Node, taints: tuple[Taint, ...], ctx: asyncop.Context) -> Refusal | None:
         """What speaks against it: the rules, then the Lease."""

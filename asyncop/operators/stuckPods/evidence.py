@@ -43,9 +43,10 @@ class LeaseObserver:
         except asyncop.NotFoundError:
             self.forget(node)
             return Refusal(Reason.LEASE_MISSING, f"node {node} has no Lease to judge by", self._window)
-        return self._judge(node, lease, ctx.now())
+        return self.judge(node, lease, ctx.now())
 
-    def _judge(self, node: str, lease: Lease, now: float) -> Refusal | None:
+    def judge(self, node: str, lease: Lease, now: float) -> Refusal | None:
+        """What a Lease read at the monotonic time `now` says; None: it has not moved for the whole window."""
         content = (lease.metadata.uid, lease.spec.renew_time, lease.spec.holder_identity)
         seen = self._seen.get(node)
         if seen is None or seen.content != content:

@@ -1,0 +1,22 @@
+"""An untyped reconciler on Pods; at its N-th reconcile it reports what the process has used, and ends."""
+
+import os
+import sys
+from pathlib import Path
+
+import asyncop
+
+sys.path.insert(0, str(Path(__file__).parent))
+from usage import report
+
+PODS = int(os.environ["BENCH_PODS"])
+seen = 0
+
+
+@asyncop.reconciler("pods")
+async def pods(pod: asyncop.UntypedObject, ctx: asyncop.Context) -> None:
+    global seen
+    seen += 1
+    if seen == PODS:
+        report(seen)
+        os._exit(0)
