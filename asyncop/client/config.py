@@ -1,0 +1,184 @@
+"""Where the API server is and who we are: a kubeconfig, or the service account of the Pod we run in.
+
+Every fault of what the user gave becomes a ConfigError of one line. kubernetes_asyncio's loaders do the rest: tokens,
+exec plugins, OIDC, basic auth. TLS is made from the result in `tls`, headers in `credentials`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from asyncop.api.errors import ConfigError
+from asyncop.client.door import open_door
+from asyncop.client.kubeconfig import Context, Kubeconfig
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where the kubelet mounts it
+LOAD_TIMEOUT = 60.0  # an exec plugin may have to ask somebody; it must not hang for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What is needed to talk to one API server as somebody."""
+
+    server: str
+    """Base URL without a slash at its end; may have a path, as behind a gateway."""
+    configuration: Any = field(repr=False)
+    """kubernetes_asyncio's `Configuration`: credentials and TLS files. Don't change it."""
+    namespace: str
+    """Of the context or the service account; `default` where neither names one."""
+    context: str
+    """Name of the kubeconfig's context; empty in a cluster."""
+    source: str
+    """Where all this came from, for messages."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """Sent with each request: whom to act as (`as`, `as-groups` of a kubeconfig)."""
+    reload: Callable[[], Awaitable[Any]] | None = field(default=None, repr=False, compare=False)
+    """Reads the credentials anew and returns a fresh Configuration; raises ConfigError. None: they can't change."""
+
+
+async def load_connection(kubeconfig: str | None = None, context: str | None = None) -> Connection:
+    """Find out how to reach the API server.
+
+    In this order: the file or the context given here, `$KUBECONFIG` (files with `:` between them), the service account
+    if we run in a Pod, `~/.kube/config`.
+
+    Raises:
+        ConfigError: none is there, or what is there is wrong. The message says what to do.
+    """
+    paths = _kubeconfig_paths(kubeconfig, has_context=bool(context))
+    return await _from_kubeconfig(paths, context) if paths else in_cluster(SERVICE_ACCOUNT)
+
+
+def in_cluster(service_account: Path) -> Connection:
+    """The connection of a Pod with its service account mounted at that directory.
+
+    Raises:
+        ConfigError: the token, the CA or the address of the API server isn't there.
+    """
+    open_door()
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config import ConfigException
+    from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
+
+    def load() -> Any:
+        configuration = Configuration()
+        loader = InClusterConfigLoader(str(service_account / "token"), str(service_account / "ca.crt"))
+        try:
+            loader.load_and_set(configuration)
+        except (ConfigException, OSError) as error:
+            raise ConfigError(f"in-cluster configuration from {service_account}: {_one_line(error)}") from error
+        return configuration
+
+    async def reload() -> Any:
+        return load()
+
+    configuration = load()
+    return Connection(
+        server=configuration.host,
+        configuration=configuration,
+        namespace=_text(service_account / "namespace") or "default",
+        context="",
+        source="in-cluster",
+        reload=reload,
+    )
+
+
+async def _from_kubeconfig(paths: tuple[Path, ...], name: str | None) -> Connection:
+    context = Kubeconfig(paths).context(name)
+
+    async def reload() -> Any:
+        return await _configuration(Kubeconfig(paths).context(context.name))
+
+    return Connection(
+        server=str(context.cluster["server"]).rstrip("/"),
+        configuration=await _configuration(context),
+        namespace=context.namespace,
+        context=context.name,
+        source=context.source,
+        headers=_impersonation(context),
+        reload=reload,
+    )
+
+
+async def _configuration(context: Context) -> Any:
+    open_door()
+    from kubernetes_asyncio.client import Configuration
+    from kubernetes_asyncio.config import ConfigException, load_kube_config_from_dict
+
+    configuration = Configuration()
+    try:
+        async with asyncio.timeout(LOAD_TIMEOUT):
+            await load_kube_config_from_dict(context.for_loader(), client_configuration=configuration)
+    except TimeoutError as error:
+        raise ConfigError(f"{context.source}: no credentials within {LOAD_TIMEOUT:g} s") from error
+    except (ConfigException, OSError, ValueError, TypeError, KeyError, AssertionError) as error:
+        # the loader takes the shape of users and plugins on trust, so rubbish in them shows as any of these
+        raise ConfigError(f"{context.source}: {_one_line(error)}") from error
+    return configuration
+
+
+def _impersonation(context: Context) -> tuple[tuple[str, str], ...]:
+    """The headers that make us act as somebody else; dropping them silently would act with other rights."""
+    user = context.user
+    if not user.get("as"):
+        if user.keys() & {"as-groups", "as-uid", "as-user-extra"}:
+            raise ConfigError(f"{context.source}: as-groups, as-uid and as-user-extra need as")
+        return ()
+    headers = [("Impersonate-User", str(user["as"]))]
+    if user.get("as-uid"):
+        headers.append(("Impersonate-Uid", str(user["as-uid"])))
+    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
+    for key, values in (user.get("as-user-extra") or {}).items():
+        headers += [(f"Impersonate-Extra-{key}", str(value)) for value in values]
+    return tuple(headers)
+
+
+def _kubeconfig_paths(kubeconfig: str | None, *, has_context: bool) -> tuple[Path, ...]:
+    """The kubeconfig files to use; none if it is the service account's turn."""
+    listed = os.environ.get("KUBECONFIG", "")
+    if kubeconfig:
+        return (Path(kubeconfig).expanduser(),)
+    if listed.strip(os.pathsep):
+        return _existing(listed)
+    if not has_context and os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
+        return ()
+    home = Path.home() / ".kube" / "config"
+    if home.exists():
+        return (home,)
+    raise ConfigError(_nothing_found(home))
+
+
+def _existing(listed: str) -> tuple[Path, ...]:
+    """The files of $KUBECONFIG that are there; kubectl passes over the others too."""
+    paths = tuple(Path(path).expanduser() for path in listed.split(os.pathsep) if path)
+    found = tuple(path for path in paths if path.exists())
+    if not found:
+        raise ConfigError(f"KUBECONFIG={listed}: no such file; correct it, unset it, or give --kubeconfig")
+    return found
+
+
+def _nothing_found(home: Path) -> str:
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return (
+            f"no credentials: this is a Pod without a service account token at {SERVICE_ACCOUNT}; "
+            "set automountServiceAccountToken: true, or give --kubeconfig"
+        )
+    return f"no cluster to talk to: {home} does not exist; give --kubeconfig FILE, or set KUBECONFIG"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

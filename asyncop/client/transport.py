@@ -1,0 +1,306 @@
+"""HTTP to one API server: calls with a time limit and careful retries, and streams.
+
+Promises: every call ends within its time limit, as an answer or as an error of `asyncop.api.errors`; nothing of aiohttp
+shows. What is retried, `retry` says. Cancelling a call or leaving a stream closes its connection, and `aclose` closes
+all. Calls and streams have connections of their own, so that watches never starve calls. URLs, bodies and their
+meaning are left to `client`; backing off from a stream that fails, to its reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+from yarl import URL
+
+from asyncop.api.errors import ApiError, ConfigError, TransportError, UnauthorizedError, api_error
+from asyncop.client.credentials import Credentials
+from asyncop.client.retry import Retries, UnreachedError, UntrustedError
+from asyncop.client.tls import tls_context
+from asyncop.client.wire import decode_status
+from asyncop.metrics import rest_client
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping
+
+    from asyncop.client.config import Connection
+
+    Params = Mapping[str, str] | Iterable[tuple[str, str]]
+
+TIMEOUT = 30.0  # client-go's dialer and kubectl's usual patience
+CONNECT_TIMEOUT = 10.0  # leaves room for another try within TIMEOUT
+MAX_CONNECTIONS = 64
+KEEP_ALIVE = 30.0  # shorter than the idle limits of the API server (90 s) and of common load balancers (60 s)
+CALL_BUFFER_BYTES = 4 << 20  # a page of 500 Pods arrives without pausing the socket
+STREAM_BUFFER_BYTES = 1 << 20
+
+
+class _BrokenError(aiohttp.ClientError):
+    """The connection broke when the request may have been sent already."""
+
+
+async def _no_resend(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keep aiohttp from repeating a PUT or DELETE on a fresh connection when a kept-alive one breaks.
+
+    The first may have been carried out; `retry` decides what is sent twice.
+    """
+    try:
+        return await send(request)
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.ClientSSLError):
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _BrokenError(str(error)) from error
+
+
+class Stream:
+    """The body of an answer that goes on; made by `Transport.stream`."""
+
+    def __init__(self, response: aiohttp.ClientResponse, idle: float | None, transport: Transport) -> None:
+        self._content, self._idle, self._transport = response.content, idle, transport
+        self._what = f"{response.method} {response.url.path}"
+
+    async def chunk(self) -> bytes:
+        """The next bytes, as many as there are; empty at the end.
+
+        Raises:
+            TransportError: the connection broke, or nothing came for `idle` seconds.
+        """
+        time_limit = asyncio.timeout(self._idle)
+        try:
+            data = self._content.read_nowait()  # without the cost of a timer, when there is more already
+            if data:
+                return data
+            async with time_limit:
+                return await self._content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            if time_limit.expired():
+                raise TransportError(f"{self._what}: the server fell silent for {self._idle:g} s") from error
+            raise self._transport.translate(self._what, error) from error
+
+
+class Transport:
+    """The connections to one API server.
+
+    It opens them on first use, in the loop that runs then, and belongs to that loop; whoever makes it closes it.
+
+    Args:
+        connection: as `load_connection` gives it.
+        user_agent: sent with each request; shows in the server's audit log.
+        timeout: seconds for a call that names no limit of its own, all its retries included.
+
+    Raises:
+        ConfigError: TLS files or the proxy can't be used.
+    """
+
+    def __init__(self, connection: Connection, *, user_agent: str, timeout: float = TIMEOUT) -> None:
+        self.connection, self.timeout = connection, timeout
+        self.host = URL(connection.server).authority
+        """`HOST:PORT` as the server's URL has it; a label of the metrics."""
+        self._user_agent = user_agent
+        self._tls = tls_context(connection)
+        self._options = _request_options(connection)
+        self._credentials = Credentials(connection)
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._is_closed = False
+
+    async def request(  # noqa: PLR0913 - one HTTP request has as many independent parts
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params = (),
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout: float | None = None,
+    ) -> bytes:
+        """Make one call, again where `retry` allows it, and return the body of its answer.
+
+        Cancelled, it may have been carried out or not.
+
+        Raises:
+            ApiError: the server answered with a failure.
+            TransportError: no answer within `timeout` seconds, retries included.
+        """
+        limit = self.timeout if timeout is None else timeout
+        url = self._url(path, params)
+        headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
+        try:
+            async with asyncio.timeout(limit) as time_limit:
+                return await self._persist(method, url, headers, body, time_limit.when())
+        except TimeoutError as error:
+            raise TransportError(f"{method} {url.path} at {self.host}: no answer within {limit:g} s") from error
+
+    async def _persist(
+        self, method: str, url: URL, headers: dict[str, str], body: bytes | None, deadline: float | None
+    ) -> bytes:
+        retries = Retries(method)
+        now = asyncio.get_running_loop().time
+        while True:
+            try:
+                async with self._answer("calls", method, url, headers, body) as response:
+                    return await self._body(response)
+            except (ApiError, TransportError) as error:
+                delay = retries.delay_after(error)
+                if delay is None or (deadline is not None and now() + delay >= deadline):
+                    raise  # what went wrong says more than that time ran out
+            await asyncio.sleep(delay)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        *,
+        params: Params = (),
+        accept: str = "application/json",
+        timeout: float | None = None,
+        idle: float | None = None,
+    ) -> AsyncIterator[Stream]:
+        """Open an answer that goes on, e.g. a watch; leaving the block closes it.
+
+        `timeout` bounds the wait for its first line, `idle` the silence between two chunks, in seconds. Nothing is
+        retried but 401.
+
+        Raises:
+            ApiError: the server answered with a failure.
+            TransportError: no connection, or no answer in time.
+        """
+        limit = self.timeout if timeout is None else timeout
+        url = self._url(path, params)
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(limit):
+                    answer = self._answer("streams", "GET", url, {"Accept": accept}, None)
+                    response = await stack.enter_async_context(answer)
+            except TimeoutError as error:
+                raise TransportError(f"GET {url.path} at {self.host}: no answer within {limit:g} s") from error
+            yield Stream(response, idle, self)
+
+    async def aclose(self) -> None:
+        """Close all connections; calls and streams still open fail. May be called twice."""
+        self._is_closed = True
+        async with AsyncExitStack() as stack:  # closes the second also when cancelled in the first
+            while self._sessions:
+                stack.push_async_callback(self._sessions.popitem()[1].close)
+
+    @asynccontextmanager
+    async def _answer(
+        self, pool: str, method: str, url: URL, headers: dict[str, str], body: bytes | None
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A good answer, its body unread; with credentials read anew once if the server refuses them."""
+        generation = self._credentials.generation
+        try:
+            response = await self._send(pool, method, url, headers, body)
+        except UnauthorizedError:
+            if not await self._credentials.renew(generation):
+                raise
+            response = await self._send(pool, method, url, headers, body)
+        try:
+            yield response
+        finally:
+            response.close()  # a body read to its end has given its connection back already
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        try:
+            return await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise self.translate(f"{response.method} {response.url.path}", error) from error
+
+    async def _send(
+        self, pool: str, method: str, url: URL, headers: dict[str, str], body: bytes | None
+    ) -> aiohttp.ClientResponse:
+        """One request, until its answer's headers; a failure is raised."""
+        session = self._session(pool)
+        all_headers = [*headers.items(), *await self._credentials.headers()]
+        now = asyncio.get_running_loop().time
+        started, code = now(), "<error>"  # client-go's word
+        try:
+            response = await session.request(method, url, headers=all_headers, data=body, **self._options)
+            code = str(response.status)
+            if response.status < 300:
+                return response
+            async with response:
+                raise _failure(response, await response.read())
+        except (aiohttp.ClientError, OSError) as error:
+            raise self.translate(f"{method} {url.path}", error) from error
+        finally:
+            rest_client.observe(method, self.host, code, now() - started)
+
+    def _session(self, pool: str) -> aiohttp.ClientSession:
+        if self._is_closed:
+            raise TransportError(f"the client of {self.host} is closed")
+        session = self._sessions.get(pool)
+        if session is None:
+            is_calls = pool == "calls"
+            connector = aiohttp.TCPConnector(
+                ssl=self._tls or True, limit=MAX_CONNECTIONS if is_calls else 0, keepalive_timeout=KEEP_ALIVE
+            )
+            session = self._sessions[pool] = aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # Uncompressed: inflating a page of Pods costs at least half the CPU of decoding it.
+                headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
+                timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT),
+                read_bufsize=CALL_BUFFER_BYTES if is_calls else STREAM_BUFFER_BYTES,
+                middlewares=(_no_resend,),
+            )
+        return session
+
+    def _url(self, path: str, params: Params) -> URL:
+        url = URL(self.connection.server + path)
+        pairs = list(params.items() if hasattr(params, "items") else params)
+        return url.extend_query(pairs) if pairs else url
+
+    def translate(self, what: str, error: Exception) -> TransportError:
+        """The TransportError that stands for an error of aiohttp, ssl or the system; `what` begins its message."""
+        text = f"{what} at {self.host}: {_reason(error)}"
+        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+            return UntrustedError(text)
+        if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
+            return UnreachedError(text)
+        return TransportError(text)
+
+
+def _request_options(connection: Connection) -> dict[str, Any]:
+    """What each request of a connection passes to aiohttp."""
+    configuration = connection.configuration
+    options: dict[str, Any] = {"allow_redirects": False}  # an API server sends none; a login page would
+    if configuration.tls_server_name:
+        options["server_hostname"] = configuration.tls_server_name
+    if configuration.proxy:
+        if not str(configuration.proxy).startswith(("http://", "https://")):
+            raise ConfigError(f"{connection.source}: proxy-url {configuration.proxy!r} is not http:// or https://")
+        options |= {"proxy": configuration.proxy, "proxy_headers": configuration.proxy_headers}
+    return options
+
+
+def _failure(response: aiohttp.ClientResponse, body: bytes) -> ApiError:
+    location = response.headers.get("Location")
+    if response.status < 400:
+        return api_error(response.status, "", f"redirected to {location}: this doesn't look like an API server")
+    return decode_status(body, response.status, _seconds(response.headers.get("Retry-After")))
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    try:
+        return max(0.0, float(retry_after)) if retry_after else None
+    except ValueError:
+        return None  # a date: API servers send seconds
+
+
+def _reason(error: BaseException) -> str:
+    """What happened, in the system's own words where there are some."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"its certificate can't be trusted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return f"no connection within {CONNECT_TIMEOUT:g} s"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        return os.strerror(number) if number > 0 else str(error.os_error.strerror or error.os_error)  # < 0: of DNS
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return "the answer was cut short"
+    return str(error) or type(error).__name__
