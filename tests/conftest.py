@@ -5,6 +5,7 @@ means what it says. The time fixtures take does not count towards such a test's 
 everybody.
 """
 
+import asyncio
 import os
 from collections.abc import Iterator
 
@@ -18,6 +19,11 @@ REAL_FIXTURES = {"control_plane": 20.0, "cluster": 180.0}
 
 _LEAKY = ("ASYNCOP_", "KUBERNETES_SERVICE_")
 _LEAKY_NAMES = {"KUBECONFIG", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
+
+
+def pytest_configure() -> None:
+    """No loop is made behind our back: up to Python 3.13 a look for the current one makes it, and nobody closes it."""
+    asyncio.set_event_loop(None)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects

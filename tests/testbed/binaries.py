@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -94,6 +95,8 @@ def ensure_binaries() -> Path:
     if _missing(target):
         target.mkdir(parents=True, exist_ok=True)
         with _lock(target / ".lock"):
+            for left in target.glob("build-*"):
+                shutil.rmtree(left)  # of a build that was killed
             for source in SOURCES:
                 _build(source, target)
     return target
@@ -173,8 +176,8 @@ def _build(source: Source, target: Path) -> None:
 
 
 def _built_name(package: str) -> str:
-    last = package.rsplit("/", 1)
-    return last[0].rsplit("/", 1)[1] if last[1].startswith("v") and last[1][1:].isdigit() else last[1]
+    """What `go build` calls a package's binary: its last element that isn't a major version."""
+    return next(part for part in reversed(package.split("/")) if not re.fullmatch(r"v\d+", part))
 
 
 def _go_mod(source: Source) -> str:
