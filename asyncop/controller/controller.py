@@ -20,6 +20,7 @@ from asyncop.controller.reconcile import Failed, FailedPermanently, FailedTempor
 from asyncop.controller.source import Owns, Source, Watch
 from asyncop.controller.trigger import Lens, mapped, owner, primary
 from asyncop.metrics.controller import ControllerMetrics
+from asyncop.metrics.workqueue import BACKLOG, CHANGE, QueueMetrics, QueueReadings
 from asyncop.workqueue import Priority, WorkQueue
 from asyncop.workqueue.queue import QueueShutDownError
 
@@ -57,10 +58,13 @@ class Controller:
         self._namespaces = namespaces
         self._stores = Stores(self.name)
         self._services = Services(self.name, client, self._stores, recorder, options)
-        self.queue: WorkQueue[Request] = WorkQueue()
         self._metrics = ControllerMetrics(self.name)
+        self._queue_metrics = QueueMetrics(self.name)
+        self.queue: WorkQueue[Request] = WorkQueue(metrics=self._queue_metrics)
         self._required: list[Informer] = []
+        self._recorder = recorder
         self._given_up: dict[Request, Any] = {}
+        self._unreadable: set[Request] = set()
         self._view: StoreView[Any]
         self.is_prepared = False
         self.problem = ""
@@ -90,6 +94,7 @@ class Controller:
         view, lens = self._reader(informers, declared, None, resource)
         self._view = view
         self._services.regarding = regarding_of((resource.api_version, resource.kind))
+        view.subscribe(self._track_unreadable)
         view.subscribe(primary(lens, declared.predicates, self._primary_changed))
 
     def _add_source(self, informers: Informers, source: Source, resource: Resource, of: Resource) -> None:
@@ -147,6 +152,21 @@ class Controller:
         if delta.old is not None:
             self._services.memos.pop(delta.old.metadata.uid, None)
 
+    def _track_unreadable(self, delta: Delta) -> None:
+        """An object that doesn't fit its class is told once, in an Event and a metric; its kind goes on."""
+        if delta.new is None:
+            self._unreadable.discard(delta.request)
+            return
+        try:
+            self._view.project(delta.new)
+        except DecodeError as error:
+            if delta.request not in self._unreadable:
+                about = self._services.regarding(delta.new)
+                self._recorder.record(about, "Unreadable", f"{self.name} can't read it: {error}", "Warning")
+            self._unreadable.add(delta.request)
+        else:
+            self._unreadable.discard(delta.request)
+
     # -- running
 
     @property
@@ -170,7 +190,7 @@ class Controller:
             loop.call_soon_threadsafe(self._add, request, False)
 
         self.declared.running.append(enqueue)
-        self._metrics.max_concurrent.set(self.declared.workers)
+        self._publish()
         log.info("Started workers", controller=self.name, count=self.declared.workers, objects=len(self._view))
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -183,6 +203,30 @@ class Controller:
                 resync.cancel()
         finally:
             self.declared.running.remove(enqueue)
+            self._metrics.close()
+            self._queue_metrics.close()
+
+    def _publish(self) -> None:
+        queue = self.queue
+        self._metrics.max_concurrent.set(self.declared.workers)
+        self._metrics.watch(
+            failing=lambda: {
+                "error": queue.statistics().failing,
+                "permanent": len(self._given_up),
+                "unreadable": len(self._unreadable),
+            }
+        )
+        self._queue_metrics.watch(
+            QueueReadings(
+                depth=lambda: {
+                    CHANGE: queue.statistics().ready - queue.statistics().ready_backlog,
+                    BACKLOG: queue.statistics().ready_backlog,
+                },
+                adds=lambda: queue.adds,
+                retries=lambda: queue.retries,
+                running=queue.running,
+            )
+        )
 
     async def drain(self) -> None:
         """Take no new keys and wait until the running ones have ended. If cancelled, they go on."""
@@ -255,6 +299,7 @@ class Controller:
                 self.queue.cancel_timer(request)
                 self._given_up[request] = _identity(metadata)
                 self._metrics.reconcile_total("error")
+                self._metrics.terminal_errors.inc()
                 ctx.log.error("Reconciler gave up until something changes", err=str(error))
             case Failed(error):
                 delay = self.queue.add_rate_limited(request)

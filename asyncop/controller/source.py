@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from asyncop.api.meta import ObjectMeta
 from asyncop.api.object import Object
 from asyncop.api.request import Request
 from asyncop.api.resource import ResourceSelector
@@ -110,10 +111,11 @@ def check_kind(kind: Kind) -> None:
 
 
 def as_request(target: Any) -> Request:
-    """The key of what a mapper returned: a Request, a (namespace, name) pair or an object."""
+    """The key of what a mapper returned: a Request, a (namespace, name) pair, an object or its metadata."""
     if isinstance(target, tuple):
         return Request(*target)
-    return Request(target.metadata.namespace, target.metadata.name)
+    metadata = target if isinstance(target, ObjectMeta) else target.metadata
+    return Request(metadata.namespace, metadata.name)
 
 
 def _checked(selection: Selection) -> dict[str, Any]:

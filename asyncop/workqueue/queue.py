@@ -15,10 +15,13 @@ import enum
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from asyncop.aio.backoff import BackoffPolicy
 from asyncop.workqueue.timers import Timers
+
+if TYPE_CHECKING:
+    from asyncop.metrics.workqueue import QueueMetrics
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -55,8 +58,8 @@ class QueueStatistics:
 class WorkQueue(Generic[KeyT]):
     """Keys to process, each once at a time."""
 
-    def __init__(self, backoff: BackoffPolicy = DEFAULT_BACKOFF) -> None:
-        self._backoff = backoff
+    def __init__(self, backoff: BackoffPolicy = DEFAULT_BACKOFF, metrics: QueueMetrics | None = None) -> None:
+        self._backoff, self._metrics = backoff, metrics
         self._ready: dict[Priority, OrderedDict[KeyT, float]] = {priority: OrderedDict() for priority in Priority}
         self._changes, self._backlog = self._ready[Priority.CHANGE], self._ready[Priority.BACKLOG]
         self._processing: dict[KeyT, float] = {}
@@ -150,6 +153,8 @@ class WorkQueue(Generic[KeyT]):
         """Say that `key` has been processed; returns the seconds it took. Added meanwhile, it is ready again."""
         started = self._processing.pop(key)
         took = self._now() - started
+        if self._metrics:
+            self._metrics.work_duration.observe(took)
         again = self._again.pop(key, None)
         if again is not None and not self._is_shut_down:
             self._admit(key, again)
@@ -195,9 +200,10 @@ class WorkQueue(Generic[KeyT]):
             failing=len(self._failures),
         )
 
-    def processing_since(self) -> list[float]:
-        """The loop times at which the keys being processed were handed out."""
-        return list(self._processing.values())
+    def running(self) -> list[float]:
+        """For each key being processed, for how many seconds it has been so."""
+        now = self._now()
+        return [now - since for since in self._processing.values()]
 
     # -- inside
 
@@ -237,7 +243,8 @@ class WorkQueue(Generic[KeyT]):
             return None
         key, since = ready.popitem(last=False)
         now = self._now()
-        self.waited = now - since
+        if self._metrics:
+            self._metrics.queue_duration.observe(now - since)
         self._processing[key] = now
         return key
 

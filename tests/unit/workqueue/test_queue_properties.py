@@ -6,7 +6,7 @@ import asyncio
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from asyncop.workqueue import Priority, WorkQueue
 
@@ -16,8 +16,10 @@ KEYS = st.sampled_from("abcd")
 class QueueMachine(RuleBasedStateMachine):
     """No key is lost, none is handed out twice at once, none comes out that nobody added."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    loop: asyncio.AbstractEventLoop | None = None
+
+    @initialize()  # not __init__: hypothesis also makes machines that it never tears down
+    def start(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.queue: WorkQueue[str] = WorkQueue()
         self.wanted: set[str] = set()
@@ -55,7 +57,8 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(self.queue) == len(self.wanted - self.running)
 
     def teardown(self) -> None:
-        self.loop.close()
+        if self.loop:
+            self.loop.close()
 
 
 TestQueue = QueueMachine.TestCase
