@@ -6,7 +6,36 @@ gives out is bytes, `asyncop.api` values and errors of `asyncop.api.errors`; cac
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from asyncop.client.client import Client
 from asyncop.client.config import Connection, load_connection
 from asyncop.client.transport import Transport
 
-__all__ = ["Connection", "Transport", "load_connection"]
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["Client", "Connection", "Transport", "connect", "load_connection"]
+
+
+@asynccontextmanager
+async def connect(
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    *,
+    user_agent: str = "asyncop",
+    field_manager: str = "asyncop",
+) -> AsyncIterator[Client]:
+    """A client for the cluster that `load_connection` finds; its connections are closed at the end of the block.
+
+    Nothing is sent until the first call, so an unreachable server shows there.
+
+    Raises:
+        ConfigError: kubeconfig, context or a certificate is missing or wrong.
+    """
+    transport = Transport(await load_connection(kubeconfig, context), user_agent=user_agent)
+    try:
+        yield Client(transport, field_manager)
+    finally:
+        await transport.aclose()
