@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.conftest import give_up
 from tests.testbed.binaries import binaries_dir
 from tests.testbed.errors import MissingToolError
+from tests.testbed.fixtures import give_up
 
 CHART = Path(__file__).resolve().parents[2] / "helm"
 ENABLED = "controllers.stuckPods.enabled=true"

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import give_up
 from tests.testbed import image_build
-from tests.testbed.binaries import cache_root
 from tests.testbed.errors import MissingToolError
+from tests.testbed.fixtures import give_up
 
 # Building and unpacking is the fixture's work and takes a minute on a machine that has built nothing yet.
 pytestmark = [pytest.mark.image, pytest.mark.timeout(60, func_only=True)]
@@ -61,12 +60,11 @@ class Image:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     if os.geteuid() != 0:
         give_up("unpacking and entering an image needs root")
-    archive = cache_root() / "image" / "asyncop-dev.tar"
+    archive = image_build.default_archive()
     try:
         report = image_build.build("asyncop:dev", archive)
     except MissingToolError as error:
         give_up(str(error))
-        raise
     root = tmp_path_factory.mktemp("image") / "root"
     root.mkdir()
     manifest = image_build.read_manifest(archive)
@@ -181,7 +179,7 @@ def test_a_change_of_code_ships_the_top_layer_only(image: Image, tmp_path: Path)
 
 
 def test_the_archive_carries_the_tag_that_was_asked_for_and_the_charts(image: Image) -> None:
-    manifest = image_build.read_manifest(cache_root() / "image" / "asyncop-dev.tar")
+    manifest = image_build.read_manifest(image_build.default_archive())
 
     assert manifest["RepoTags"] == [f"docker.io/library/asyncop:{tag}" for tag in ("dev", image_build.version())]
 

@@ -34,11 +34,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.testbed.binaries import cache_root
-from tests.testbed.errors import MissingToolError, TestbedError
+from tests.testbed.errors import TestbedError
+from tests.testbed.packages import ensure_packages, require_root
+from tests.testbed.processes import tool_environment
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES_HERE = {"buildah": "buildah", "unshare": "util-linux"}
+"""Program -> package, on the machine that builds."""
 SUITE = "trixie"
-PACKAGES = "python3,python3-pip,ca-certificates"
+BASE_PACKAGES = "python3,python3-pip,ca-certificates"
 NOT_NEEDED = (
     *("usr/share/doc", "usr/share/info", "usr/share/locale", "usr/share/man"),
     *("var/cache/apt", "var/lib/apt/lists"),
@@ -65,6 +69,11 @@ class Layer:
     compressed_bytes: int
 
 
+def default_archive() -> Path:
+    """Where `make image` puts it, so that tests find it built."""
+    return cache_root() / "asyncop.tar"
+
+
 def build(tag: str, output: Path, base: str = "auto") -> str:
     """Make `output` hold the image of the current checkout under `tag`; returns a report of sizes for people.
 
@@ -85,7 +94,8 @@ def build(tag: str, output: Path, base: str = "auto") -> str:
     with locked(home / "lock") as lock:
         if report := still_good(record, output, tags):
             return f"{output} is up to date\n{report}"
-        require_tools(base)
+        require_root("building the image")
+        ensure_packages(PACKAGES_HERE if base == "registry" else {**PACKAGES_HERE, "debootstrap": "debootstrap"})
         for left in home.glob("build-*"):
             shutil.rmtree(left)
         with tempfile.TemporaryDirectory(prefix="build-", dir=home) as scratch:
@@ -161,7 +171,7 @@ class Store:
 
     def _make_base(self, name: str) -> None:
         tree = self._scratch / "base"
-        self._run([*UNSHARE, "debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(tree)])
+        self._run([*UNSHARE, "debootstrap", "--variant=minbase", f"--include={BASE_PACKAGES}", SUITE, str(tree)])
         for path in NOT_NEEDED:
             shutil.rmtree(tree / path, ignore_errors=True)
         for compiled in list((tree / "usr/lib").glob("python3*/**/__pycache__")):
@@ -177,14 +187,25 @@ class Store:
 
     def _try(self, *args: str, limit: float = STEP_LIMIT) -> str:
         """Empty when the command worked, else why it didn't."""
-        command = self._command(*args)
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=limit, check=False, pass_fds=self._locks
-            )
+            done = self._start(self._command(*args), subprocess.PIPE, limit)
         except subprocess.TimeoutExpired:
             return f"no end after {limit:.0f} s"
         return (done.stderr.strip().splitlines() or ["failed"])[-1] if done.returncode else ""
+
+    def _start(self, command: list[str], errors: int | IO[str], limit: float) -> subprocess.CompletedProcess[str]:
+        # The user's proxies count here: this is the one part of the test bed that speaks with the world.
+        env = {**os.environ, "PATH": tool_environment()["PATH"]}
+        return subprocess.run(
+            command,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            timeout=limit,
+            check=False,
+            pass_fds=self._locks,
+        )
 
     def _command(self, *args: str) -> list[str]:
         storage = ["--root", str(self._home / self._driver), "--runroot", str(self._scratch / "run")]
@@ -193,15 +214,7 @@ class Store:
     def _run(self, command: list[str]) -> str:
         with self._log.open("a") as log:
             try:
-                done = subprocess.run(
-                    command,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                    timeout=STEP_LIMIT,
-                    check=False,
-                    pass_fds=self._locks,
-                )
+                done = self._start(command, log, STEP_LIMIT)
             except subprocess.TimeoutExpired:
                 raise TestbedError(f"no end after {STEP_LIMIT:.0f} s: {' '.join(command)}; log: {self._log}") from None
             log.write(done.stdout)
@@ -238,7 +251,7 @@ def qualified(tag: str) -> str:
 
 
 def recipe_key() -> str:
-    recipe = json.dumps([SUITE, PACKAGES, NOT_NEEDED, BASE_DOCKERFILE])
+    recipe = json.dumps([SUITE, BASE_PACKAGES, NOT_NEEDED, BASE_DOCKERFILE])
     return hashlib.sha256(recipe.encode()).hexdigest()[:12]
 
 
@@ -347,27 +360,6 @@ def pip_settings() -> dict[str, str]:
         if key.startswith("PIP_") and value:
             settings[key.removeprefix("PIP_").lower().replace("_", "-")] = value
     return settings
-
-
-def require_tools(base: str) -> None:
-    """Install what is missing where that is possible; a fresh machine has none of it."""
-    if os.geteuid() != 0:
-        raise MissingToolError("building the image needs root (debootstrap, chroot)")
-    needed = {"buildah": "buildah", "unshare": "util-linux"}
-    if base != "registry":
-        needed["debootstrap"] = "debootstrap"
-    missing = sorted(package for command, package in needed.items() if not shutil.which(command))
-    if not missing:
-        return
-    if not shutil.which("apt-get"):
-        raise MissingToolError(f"building the image needs {', '.join(missing)}")
-    say("installing " + ", ".join(missing))
-    # Somebody else may be installing; apt waits for its lock instead of failing.
-    apt = ["apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
-    for step in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
-        done = subprocess.run([*apt, *step], capture_output=True, text=True, timeout=STEP_LIMIT, check=False)
-        if done.returncode:
-            raise TestbedError(f"apt-get {step[0]} failed: {done.stderr.strip()}")
 
 
 @contextlib.contextmanager
