@@ -1,0 +1,112 @@
+"""From flags to a running manager and its exit code.
+
+The order is that in which people want to hear of mistakes: first what can be told from the flags alone; the
+configuration's YAML, then files and modules, then the configuration against what they declare; then kubeconfig,
+addresses and the API server, which are the manager's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+import structlog
+
+from asyncop.api.errors import ConfigError
+from asyncop.cli import config, loader, logs
+from asyncop.controller.declaration import Declarations
+from asyncop.manager import Manager, ManagerOptions
+from asyncop.manager.http import check_distinct
+from asyncop.operators import BUILTINS, RESERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from asyncop.cli.config import ControllerConfig
+    from asyncop.cli.flags import Flags
+
+log = structlog.get_logger("asyncop")
+
+
+def start(ctx: click.Context, flags: Flags) -> int:
+    """Run until the end; returns the exit code.
+
+    Raises:
+        click.UsageError: the flags make no sense.
+        ConfigError: something that they name doesn't load.
+    """
+    logs.configure(flags.log_format, flags.log_level)
+    try:
+        _check_addresses(ctx, flags)
+        manager = _manager(ctx, flags)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(manager.run())
+    except ConfigError as error:
+        log.debug("Could not start", exc_info=error)
+        raise
+
+
+def _check_addresses(ctx: click.Context, flags: Flags) -> None:
+    try:
+        check_distinct(flags.health_address, flags.metrics_address)
+    except ConfigError as error:
+        raise click.UsageError(str(error), ctx) from error
+
+
+def _manager(ctx: click.Context, flags: Flags) -> Manager:
+    """Everything loaded, checked and put together, nothing started."""
+    tree = config.read(flags.config, flags.assignments)
+    users = loader.load(flags.files, flags.modules)
+    configs = config.check(tree, _known(users), RESERVED)
+    chosen = _chosen(users, configs, flags)
+    if not (chosen.reconcilers or chosen.tasks):
+        raise click.UsageError(
+            "nothing to run: give a FILE, -m MODULE or -b NAME, or enable a controller in --config", ctx
+        )
+    names = [declared.name for declared in chosen.reconcilers]
+    log.info("Starting", operator=flags.name, controllers=names, namespaces=flags.namespaces or "all")
+    log.info("No leader election in this version: run one replica only")
+    return Manager(
+        reconcilers=chosen.reconcilers,
+        tasks=chosen.tasks,
+        options=ManagerOptions(
+            name=flags.name,
+            namespaces=flags.namespaces,
+            kubeconfig=flags.kubeconfig,
+            context=flags.context,
+            health_address=flags.health_address,
+            metrics_address=flags.metrics_address,
+        ),
+        controller_options={name: said.options for name, said in configs.items() if said.options is not None},
+    )
+
+
+def _known(users: Declarations) -> dict[str, type[Any] | None]:
+    """Every controller that the configuration may speak of, with its options' type."""
+    known: dict[str, type[Any] | None] = {name: builtin.options for name, builtin in BUILTINS.items()}
+    for declared in users.reconcilers:
+        if declared.name in BUILTINS or declared.name in RESERVED:
+            raise ConfigError(f"{declared.name!r} is the name of a ready-made controller; give yours another name=")
+        known[declared.name] = declared.options
+    return known
+
+
+def _chosen(users: Declarations, configs: Mapping[str, ControllerConfig], flags: Flags) -> Declarations:
+    """What is to run: the users' reconcilers unless switched off, and the ready-made ones that are switched on."""
+    enabled = [declared for declared in users.reconcilers if configs[declared.name].enabled is not False]
+    chosen = Declarations(reconcilers=enabled, tasks=list(users.tasks))
+    for name, builtin in BUILTINS.items():
+        if name in flags.builtins or configs[name].enabled:
+            loader.merge(chosen, builtin.build(configs[name].options))
+    return chosen
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """That of uvloop where it is installed; None is asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
