@@ -30,7 +30,7 @@ check: venv ## Format, lint, types, layers, locks and generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.lock --check
 	$(BIN)/python -m tests.helm.readme --check

@@ -41,9 +41,10 @@ class UntypedObject(Mapping[str, Any]):
         return self._raw
 
     def _decoded(self) -> dict[str, Any]:
-        if self._fields is None:
-            self._fields = msgspec.json.decode(self._raw)
-        return self._fields
+        fields = self._fields
+        if fields is None:
+            fields = self._fields = dict(msgspec.json.decode(self._raw))
+        return fields
 
     def __getitem__(self, key: str) -> Any:
         return self._decoded()[key]

@@ -56,6 +56,7 @@ class ByteStream(Protocol):
 
     async def chunk(self) -> bytes:
         """The next bytes; empty at the end."""
+        ...
 
 
 class ListWatch(Protocol):
@@ -63,11 +64,13 @@ class ListWatch(Protocol):
 
     async def list_page(self, params: Mapping[str, str]) -> bytes:
         """One page of the list."""
+        ...
 
     def open_watch(
         self, params: Mapping[str, str], *, timeout: float, idle: float
     ) -> AbstractAsyncContextManager[ByteStream]:
         """A watch; `timeout` bounds the wait for its first answer, `idle` the silence, both in seconds."""
+        ...
 
 
 class ReflectorEvents(Protocol):

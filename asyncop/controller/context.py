@@ -135,14 +135,16 @@ class Context(MapContext):
     @property
     def log(self) -> FilteringBoundLogger:
         """A logger bound to the controller, the object and this run."""
-        if self._log is None:
-            self._log = _log.bind(
-                controller=self._services.name,
-                namespace=self.request.namespace,
-                name=self.request.name,
-                reconcileID=uuid.uuid4().hex[:8],
-            )
-        return self._log
+        if self._log is not None:
+            return self._log
+        bound: FilteringBoundLogger = _log.bind(
+            controller=self._services.name,
+            namespace=self.request.namespace,
+            name=self.request.name,
+            reconcileID=uuid.uuid4().hex[:8],
+        )
+        self._log = bound
+        return bound
 
     @property
     def memo(self) -> dict[str, Any]:

@@ -147,6 +147,7 @@ class TypedDecorator(Protocol[ObjectT]):
 
     def __call__(self, function: ReconcileFunction[ObjectT]) -> Reconciler[ObjectT]:
         """See `reconciler`."""
+        ...
 
 
 class UntypedDecorator(Protocol):
@@ -154,6 +155,7 @@ class UntypedDecorator(Protocol):
 
     def __call__(self, function: ReconcileFunction[UntypedObject]) -> Reconciler[UntypedObject]:
         """See `reconciler`."""
+        ...
 
 
 class ReconcilerOptions(TypedDict, total=False):
@@ -205,7 +207,8 @@ def reconciler(kind: Kind, **options: Unpack[ReconcilerOptions]) -> Any:
 
     def decorate(function: ReconcileFunction[Any]) -> Reconciler[Any]:
         name = given.get("name") or getattr(function, "__name__", "reconciler")
-        declared: Reconciler[Any] = Reconciler(function=function, kind=kind, **(given | {"name": name}))
+        arguments: dict[str, Any] = given | {"name": name}
+        declared: Reconciler[Any] = Reconciler(function=function, kind=kind, **arguments)
         _declare(declared)
         return declared
 

@@ -28,7 +28,7 @@ from asyncop.manager.loop_lag import LoopLag
 from asyncop.manager.signals import StopSignal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
 log = structlog.get_logger("asyncop.manager")
 
@@ -254,8 +254,9 @@ class Manager:
         group.create_task(_core_task(name, controller.run()), name=name)
 
     async def _user_task(self, task: Task[Any], client: Client) -> None:
-        takes_client = bool(inspect.signature(task.function).parameters)
-        await (task.function(client) if takes_client else task.function())
+        function: Callable[..., Awaitable[None]] = task.function
+        takes_client = bool(inspect.signature(function).parameters)
+        await (function(client) if takes_client else function())
 
     # -- probes
 
