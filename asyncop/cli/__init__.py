@@ -36,10 +36,10 @@ def run_command(arguments: list[str]) -> int:
     import click
 
     from asyncop.api.errors import ConfigError
-    from asyncop.cli.commands import asyncop
+    from asyncop.cli.commands import group
 
     try:
-        code = asyncop.main(arguments, prog_name="asyncop", standalone_mode=False)
+        code = group.main(arguments, prog_name="asyncop", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return EXIT_USAGE

@@ -31,6 +31,8 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-def asyncop() -> None:
+@click.group(
+    "asyncop", cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
+def group() -> None:
     """Controllers for Kubernetes, written in Python and run by asyncio."""

@@ -117,9 +117,9 @@ def _builtins(ctx: click.Context, names: tuple[str, ...]) -> tuple[str, ...]:
         if name in RESERVED:
             raise click.UsageError(f"-b {name}: {RESERVED[name]}", ctx)
         if name not in BUILTINS:
-            there = ", ".join(sorted(BUILTINS))
+            hint, there = nearest(name, BUILTINS), f"there are: {', '.join(sorted(BUILTINS))}"
             raise click.UsageError(
-                f"-b {name}: no such controller; {nearest(name, BUILTINS)} (there are: {there})", ctx
+                f"-b {name}: no such controller; {there if hint == there else f'{hint} {there}'}", ctx
             )
     return tuple(dict.fromkeys(names))
 

@@ -8,6 +8,7 @@ the error; its `__cause__` is the original. Decorators of an imported neighbour 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import traceback
 from importlib.machinery import SourceFileLoader
@@ -29,10 +30,12 @@ def load(files: Iterable[str], modules: Iterable[str]) -> Declarations:
         ConfigError: one is missing, fails, or declares nothing; or two declarations have one name.
     """
     everything = Declarations()
+    before = frozenset(sys.modules)
     for file in files:
         merge(everything, _load_file(file))
     for module in modules:
-        merge(everything, _load_module(module))
+        if module in before or module not in sys.modules:  # else a FILE has imported it, so it has been loaded
+            merge(everything, _load_module(module))
     return everything
 
 
@@ -45,10 +48,9 @@ def merge(into: Declarations, more: Declarations) -> None:
 
 
 def _load_file(file: str) -> Declarations:
-    path = Path(file)
-    if not path.is_file():
-        raise ConfigError(f"{file}: {'is not a file' if path.exists() else 'no such file'}")
-    path = path.resolve()
+    if not os.path.isfile(file):  # unlike Path.is_file, it takes any text without raising
+        raise ConfigError(f"{file}: {'not a file' if os.path.exists(file) else 'no such file'}")
+    path = Path(file).resolve()
     if _is_loaded(path):
         return Declarations()  # a FILE before it has imported it, so its declarations are there already
     _put_first(str(path.parent))
@@ -56,8 +58,6 @@ def _load_file(file: str) -> Declarations:
 
 
 def _load_module(name: str) -> Declarations:
-    if name in sys.modules:
-        return Declarations()
     if not sys.flags.safe_path:
         _put_first(str(Path.cwd()))
     return _declared(f"-m {name}", name, lambda: _import(name))
@@ -96,7 +96,7 @@ def _import(name: str) -> None:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise ConfigError(f"-m {name}: there is no module {error.name}") from error
+            raise ConfigError(f"there is no module {error.name}") from error
         raise
 
 

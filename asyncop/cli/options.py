@@ -27,6 +27,7 @@ StructT = TypeVar("StructT", bound="Struct")
 _SEQUENCES = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
 _AT = re.compile(r"(?s)(?P<problem>.*) - at `\$(?P<path>[^`]*)`")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")
+_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]*)`")
 _EXPECTED = re.compile(r"Expected `(?P<expected>[^`]*)`, got `[^`]*`")
 _WORDS = {
     "array": "a list",
@@ -143,6 +144,9 @@ def _worded(problem: str, value: Any, info: inspect.Type | None) -> str:
         return f"{value!r} is not one of {', '.join(str(choice) for choice in info.values)}"
     if isinstance(info, inspect.EnumType):
         return f"{value!r} is not one of {', '.join(str(choice.value) for choice in info.cls)}"
+    missing = _MISSING.fullmatch(problem)
+    if missing is not None:
+        return f"{missing['field']} is missing, and it has no default"
     expected = _EXPECTED.fullmatch(problem)
     if expected is not None:
         words = [_WORDS.get(word, word) for word in expected["expected"].split(" | ")]

@@ -17,7 +17,7 @@ from asyncop.api.errors import ConfigError
 from asyncop.cli import config, loader, logs
 from asyncop.controller.declaration import Declarations
 from asyncop.manager import Manager, ManagerOptions
-from asyncop.manager.http import check_distinct
+from asyncop.manager.http import Address, shared_port
 from asyncop.operators import BUILTINS, RESERVED
 
 if TYPE_CHECKING:
@@ -48,10 +48,14 @@ def start(ctx: click.Context, flags: Flags) -> int:
 
 
 def _check_addresses(ctx: click.Context, flags: Flags) -> None:
-    try:
-        check_distinct(flags.health_address, flags.metrics_address)
-    except ConfigError as error:
-        raise click.UsageError(str(error), ctx) from error
+    given = {"--health-bind-address": flags.health_address, "--metrics-bind-address": flags.metrics_address}
+    for flag, text in given.items():
+        try:
+            Address.parse(text)
+        except ConfigError as error:
+            raise click.UsageError(f"{flag}: {error}", ctx) from error
+    if clash := shared_port(flags.health_address, flags.metrics_address):
+        raise click.UsageError(f"{' and '.join(given)} need different ports, both have {clash}", ctx)
 
 
 def _manager(ctx: click.Context, flags: Flags) -> Manager:

@@ -166,13 +166,12 @@ class MetricsServer(_Server):
         return web.Response(body=text, headers={"Content-Type": content_type})
 
 
-def check_distinct(health: str, metrics: str) -> None:
-    """Raise ConfigError unless the two servers can listen side by side, as far as their addresses tell."""
-    first, second = Address.parse(health), Address.parse(metrics)
-    if first is None or second is None or first.port != second.port or first.port == 0:
-        return
-    if first.host == second.host or not (first.host and second.host):
-        raise ConfigError(f"health and metrics need addresses of their own, both are at port {first.port}")
+def shared_port(first: str, second: str) -> int | None:
+    """The port on which two addresses get into each other's way, as far as they tell; None if they don't."""
+    one, other = Address.parse(first), Address.parse(second)
+    if one is None or other is None or one.port != other.port or one.port == 0:
+        return None
+    return one.port if one.host == other.host or not (one.host and other.host) else None
 
 
 def _summary(name: str, checks: dict[str, Check], request: web.BaseRequest) -> web.Response:
