@@ -25,11 +25,11 @@ from asyncop.client.wire import decode_status
 from asyncop.metrics import rest_client
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from asyncop.client.config import Connection
 
-    Params = Mapping[str, str] | Iterable[tuple[str, str]]
+    Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
 TIMEOUT = 30.0  # client-go's dialer and kubectl's usual patience
 CONNECT_TIMEOUT = 10.0  # leaves room for another try within TIMEOUT
@@ -126,6 +126,7 @@ class Transport:
             ApiError: the server answered with a failure.
             TransportError: no answer within `timeout` seconds, retries included.
         """
+        self._check_open()
         limit = self.timeout if timeout is None else timeout
         url = self._url(path, params)
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
@@ -169,6 +170,7 @@ class Transport:
             ApiError: the server answered with a failure.
             TransportError: no connection, or no answer in time.
         """
+        self._check_open()
         limit = self.timeout if timeout is None else timeout
         url = self._url(path, params)
         async with AsyncExitStack() as stack:
@@ -202,7 +204,7 @@ class Transport:
         try:
             yield response
         finally:
-            response.close()  # a body read to its end has given its connection back already
+            _drop(response)
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         try:
@@ -231,8 +233,7 @@ class Transport:
             rest_client.observe(method, self.host, code, now() - started)
 
     def _session(self, pool: str) -> aiohttp.ClientSession:
-        if self._is_closed:
-            raise TransportError(f"the client of {self.host} is closed")
+        self._check_open()
         session = self._sessions.get(pool)
         if session is None:
             is_calls = pool == "calls"
@@ -250,10 +251,13 @@ class Transport:
             )
         return session
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise TransportError(f"the client of {self.host} is closed")
+
     def _url(self, path: str, params: Params) -> URL:
         url = URL(self.connection.server + path)
-        pairs = list(params.items() if hasattr(params, "items") else params)
-        return url.extend_query(pairs) if pairs else url
+        return url.extend_query(params) if params else url
 
     def translate(self, what: str, error: Exception) -> TransportError:
         """The TransportError that stands for an error of aiohttp, ssl or the system; `what` begins its message."""
@@ -263,6 +267,17 @@ class Transport:
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
             return UnreachedError(text)
         return TransportError(text)
+
+
+def _drop(response: aiohttp.ClientResponse) -> None:
+    """Be done with an answer; one whose body was read to its end has given its connection back already.
+
+    The others' connections are aborted: an orderly end of TLS would wait for the server, beyond our own `aclose`.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 def _request_options(connection: Connection) -> dict[str, Any]:
@@ -296,6 +311,9 @@ def _reason(error: BaseException) -> str:
     """What happened, in the system's own words where there are some."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"its certificate can't be trusted: {error.certificate_error}"
+    if isinstance(error, aiohttp.ClientConnectorSSLError):
+        reason = getattr(error.os_error, "reason", None)
+        return f"TLS failed: {reason.replace('_', ' ').lower() if reason else error.os_error}"
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return f"no connection within {CONNECT_TIMEOUT:g} s"
     if isinstance(error, aiohttp.ClientConnectorError):
