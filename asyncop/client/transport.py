@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,9 @@ TIMEOUT = 30.0  # client-go's dialer and kubectl's usual patience
 CONNECT_TIMEOUT = 10.0  # leaves room for another try within TIMEOUT
 MAX_CONNECTIONS = 64
 KEEP_ALIVE = 30.0  # shorter than the idle limits of the API server (90 s) and of common load balancers (60 s)
+# Seconds until the kernel asks a silent peer, between two questions, and how many go unanswered; then the limit in
+# milliseconds for what was sent and not acknowledged. Together what client-go's HTTP/2 pings achieve (45 s).
+PROBES = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 50_000}
 CALL_BUFFER_BYTES = 4 << 20  # a page of 500 Pods arrives without pausing the socket
 STREAM_BUFFER_BYTES = 1 << 20
 
@@ -238,7 +242,10 @@ class Transport:
         if session is None:
             is_calls = pool == "calls"
             connector = aiohttp.TCPConnector(
-                ssl=self._tls or True, limit=MAX_CONNECTIONS if is_calls else 0, keepalive_timeout=KEEP_ALIVE
+                ssl=self._tls or True,
+                limit=MAX_CONNECTIONS if is_calls else 0,
+                keepalive_timeout=KEEP_ALIVE,
+                socket_factory=_socket,
             )
             session = self._sessions[pool] = aiohttp.ClientSession(
                 connector=connector,
@@ -267,6 +274,20 @@ class Transport:
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
             return UnreachedError(text)
         return TransportError(text)
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket whose kernel notices within about a minute that the other side has vanished without a word.
+
+    A watch may be silent for as long as nothing changes, so its silence alone proves nothing.
+    """
+    family, kind, protocol, *_ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in PROBES.items():
+        if hasattr(socket, name):  # Linux has all of them, others some
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
 
 
 def _drop(response: aiohttp.ClientResponse) -> None:

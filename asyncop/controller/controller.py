@@ -180,10 +180,14 @@ class Controller:
             if not informer.is_synced
         ]
 
-    async def run(self) -> None:
-        """Reconcile until `drain`, or until cancelled."""
+    async def wait_synced(self) -> None:
+        """Wait until everything that is read has synced once."""
         for informer in self._required:
             await informer.wait_synced()
+
+    async def run(self) -> None:
+        """Reconcile until `drain`, or until cancelled."""
+        await self.wait_synced()
         loop = asyncio.get_running_loop()
 
         def enqueue(request: Request) -> None:
