@@ -40,11 +40,14 @@ RUN site=$(echo /opt/asyncop/lib/python3*/site-packages) \
     && find /opt/asyncop -exec touch -h -d @0 {} +
 
 FROM dependencies AS code
+COPY requirements-build.txt /src/
+RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
+    pip install --no-cache-dir --disable-pip-version-check --only-binary :all: --require-hashes --target /build \
+      -r /src/requirements-build.txt
 COPY pyproject.toml README.md LICENSE /src/
 COPY asyncop /src/asyncop
-RUN --mount=type=secret,id=pip.conf,target=/etc/pip.conf --mount=type=secret,id=ca.crt \
-    pip --python /opt/asyncop/bin/python install --no-cache-dir --no-compile --disable-pip-version-check \
-      --no-deps --prefix /out /src \
+RUN PYTHONPATH=/build pip --python /opt/asyncop/bin/python install --no-cache-dir --no-compile \
+      --disable-pip-version-check --no-build-isolation --no-index --no-deps --prefix /out /src \
     && python3 -m compileall -q --invalidation-mode unchecked-hash -s /out -p /opt/asyncop /out/lib \
     && find /out -exec touch -h -d @0 {} +
 

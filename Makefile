@@ -16,7 +16,7 @@ help: ## List the targets
 $(VENV)/.ready: requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --require-hashes -r requirements-dev.txt
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e . 2>/dev/null || $(BIN)/pip install --quiet --no-deps -e .
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 venv: $(VENV)/.ready ## The environment of development, in .venv

@@ -1,7 +1,7 @@
 """The hash-pinned locks: `python -m tests.lock` renews them, `--check` fails if they don't fit pyproject.toml.
 
-`requirements.txt` is what the image installs, `requirements-dev.txt` adds what tests and linters need. Both hold
-hashes and no addresses, so that any index or mirror serves.
+`requirements.txt` is what the image installs, `requirements-build.txt` what builds the wheel, `requirements-dev.txt` all
+that and what tests and linters need. They hold hashes and no addresses, so that any index or mirror serves.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+GROUPS = ("test", "lint", "lock", "build")
 LOCKS = {
-    "requirements.txt": (),
-    "requirements-dev.txt": ("--group", "test", "--group", "lint", "--group", "lock"),
+    "requirements.txt": ("pyproject.toml",),
+    "requirements-build.txt": ("--group", "build"),
+    "requirements-dev.txt": ("pyproject.toml", *(part for group in GROUPS for part in ("--group", group))),
 }
 OPTIONS = ("--universal", "--generate-hashes", "--no-emit-index-url", "--no-header", "--python-version", "3.11", "-q")
 
 
 def compile_lock(name: str, output: Path) -> None:
     """Resolve into `output`; what it already pins stays unless pyproject.toml no longer allows it."""
-    command = [sys.executable, "-m", "uv", "pip", "compile", *OPTIONS, "-o", str(output), "pyproject.toml"]
+    command = [sys.executable, "-m", "uv", "pip", "compile", *OPTIONS, "-o", str(output)]
     subprocess.run([*command, *LOCKS[name]], cwd=ROOT, check=True)
 
 
