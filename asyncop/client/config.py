@@ -7,7 +7,9 @@ exec plugins, OIDC, basic auth. TLS is made from the result in `tls`, headers in
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ from asyncop.client.door import open_door
 from asyncop.client.kubeconfig import Context, Kubeconfig
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where the kubelet mounts it
 LOAD_TIMEOUT = 60.0  # an exec plugin may have to ask somebody; it must not hang for ever
@@ -115,13 +117,25 @@ async def _configuration(context: Context) -> Any:
     configuration = Configuration()
     try:
         async with asyncio.timeout(LOAD_TIMEOUT):
-            await load_kube_config_from_dict(context.for_loader(), client_configuration=configuration)
+            with _quiet("kubernetes_asyncio.config.kube_config"):  # it logs what it raises
+                await load_kube_config_from_dict(context.for_loader(), client_configuration=configuration)
     except TimeoutError as error:
         raise ConfigError(f"{context.source}: no credentials within {LOAD_TIMEOUT:g} s") from error
     except (ConfigException, OSError, ValueError, TypeError, KeyError, AssertionError) as error:
         # the loader takes the shape of users and plugins on trust, so rubbish in them shows as any of these
         raise ConfigError(f"{context.source}: {_one_line(error)}") from error
     return configuration
+
+
+@contextmanager
+def _quiet(logger_name: str) -> Iterator[None]:
+    logger = logging.getLogger(logger_name)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _impersonation(context: Context) -> tuple[tuple[str, str], ...]:

@@ -10,15 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from asyncop.api.errors import ConfigError
 from asyncop.client.door import open_door
+from asyncop.client.log import log
 
 if TYPE_CHECKING:
     from asyncop.client.config import Connection
-
-log = structlog.get_logger("asyncop.client")
 
 
 class Credentials:
@@ -41,7 +38,7 @@ class Credentials:
         try:
             await configuration.auth_settings()  # runs the hook that reads a token file again
         except self._faults as error:
-            log.warning("Using the old token", source=self._connection.source, err=str(error))
+            log().warning("Using the old token", source=self._connection.source, err=str(error))
         token = configuration.api_key.get("BearerToken")
         if not token:
             return list(self._connection.headers)
@@ -58,7 +55,7 @@ class Credentials:
             try:
                 self._configuration = await reload()
             except ConfigError as error:
-                log.warning("Could not re-read credentials", source=self._connection.source, err=str(error))
+                log().warning("Could not re-read credentials", source=self._connection.source, err=str(error))
                 return False
             self.generation += 1
             return True

@@ -12,11 +12,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import structlog
 
 from asyncop.api.errors import AsyncopError, ConfigError, DecodeError, NotFoundError
 from asyncop.api.object import Object
 from asyncop.api.resource import Resource, ResourceSelector
+from asyncop.client.log import log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from asyncop.client.transport import Transport
 
     Kind = type[Object] | Object | Resource | ResourceSelector | str | tuple[str, ...]
-
-log = structlog.get_logger("asyncop.client")
 
 _AGGREGATED = ",".join(
     [f"application/json;g=apidiscovery.k8s.io;v={v};as=APIGroupDiscoveryList" for v in ("v2", "v2beta1")]
@@ -140,7 +138,7 @@ class Discovery:
         try:
             return await self._ask(group, version)
         except AsyncopError as error:
-            log.warning("Could not discover an API group", group=group, version=version, err=str(error))
+            log().warning("Could not discover an API group", group=group, version=version, err=str(error))
             return []
 
 

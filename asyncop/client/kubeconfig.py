@@ -129,7 +129,7 @@ class Kubeconfig:
 
     def _nearest(self, name: str) -> str:
         near = difflib.get_close_matches(name, self._entries["contexts"], n=1)
-        return f"{f'; did you mean {near[0]!r}?' if near else ';'} it has: {self._names}"
+        return f"; did you mean {near[0]!r}? It has: {self._names}" if near else f"; it has: {self._names}"
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import random
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
-import structlog
 
 from asyncop.api.errors import DecodeError, GoneError
 from asyncop.api.object import Object
@@ -19,6 +18,7 @@ from asyncop.api.selectors import Labels, field_selector, label_selector
 from asyncop.api.untyped import UntypedObject
 from asyncop.client.bodies import with_kind
 from asyncop.client.discovery import Discovery
+from asyncop.client.log import log
 from asyncop.client.target import Target, target_of
 from asyncop.client.wire import Codec, LineSplitter, Record, decode_object
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     Selector = str | tuple[str, ...] | ResourceSelector | Resource
     Fields = str | Mapping[str, str]
     Untyped = Mapping[str, Any]
-
-log = structlog.get_logger("asyncop.client")
 
 ObjectT = TypeVar("ObjectT", bound=Object)
 List = list  # the verb hides the type
@@ -205,7 +203,7 @@ def _view(record: Record, resource: Resource) -> Any:
     if not isinstance(view, DecodeError):
         return view
     metadata = record.metadata
-    log.error(
+    log().error(
         "Object is unreadable",
         resource=resource.group_resource,
         namespace=metadata.namespace,

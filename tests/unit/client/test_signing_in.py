@@ -105,6 +105,18 @@ async def test_a_second_401_is_raised(server: Server, signed: Transport, tokens:
     assert len(server.received) == 2
 
 
+async def test_a_token_file_that_cannot_be_read_leaves_the_old_token(server: Server, tokens: Tokens) -> None:
+    def vanish(configuration: Any) -> None:
+        raise FileNotFoundError("token")
+
+    configuration = tokens.configuration()
+    configuration.refresh_api_key_hook = vanish
+    server.routes["/x"] = only("old")
+    transport = Transport(connection_to(server.url, configuration=configuration), user_agent="test/1")
+    assert await transport.request("GET", "/x") == b"in"
+    await transport.aclose()
+
+
 async def test_many_refused_at_once_read_the_credentials_once(
     server: Server, signed: Transport, tokens: Tokens
 ) -> None:

@@ -1,0 +1,321 @@
+"""Where the API server is and who we are, and one clear line for each way to get that wrong."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from asyncop.api.errors import ConfigError
+from asyncop.client.config import in_cluster, load_connection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.asyncio
+
+CERTIFICATE = base64.b64encode(b"certificate").decode()
+
+
+def kubeconfig(**changes: Any) -> dict[str, Any]:
+    config = {
+        "current-context": "blue",
+        "contexts": [
+            {"name": "blue", "context": {"cluster": "c", "user": "u", "namespace": "shop"}},
+            {"name": "green", "context": {"cluster": "c", "user": "u"}},
+        ],
+        "clusters": [{"name": "c", "cluster": {"server": "https://c.example:6443/"}}],
+        "users": [{"name": "u", "user": {"token": "secret"}}],
+    }
+    return config | changes
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+def written(path: Path, content: Any) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return str(path)
+
+
+def content(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
+async def refused(path: str | None = None, context: str | None = None) -> str:
+    """The message of the ConfigError, one line."""
+    with pytest.raises(ConfigError) as caught:
+        await load_connection(path, context)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# -- what is found
+
+
+async def test_the_current_context_of_a_given_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "config", kubeconfig())
+    connection = await load_connection(path)
+    assert connection.server == "https://c.example:6443"
+    assert (connection.context, connection.namespace) == ("blue", "shop")
+    assert connection.source == f"kubeconfig {path}, context 'blue'"
+    assert connection.configuration.api_key == {"BearerToken": "Bearer secret"}
+
+
+async def test_another_context_has_the_namespace_default(tmp_path: Path) -> None:
+    connection = await load_connection(written(tmp_path / "config", kubeconfig()), "green")
+    assert (connection.context, connection.namespace) == ("green", "default")
+
+
+async def test_what_is_shown_of_a_connection_holds_no_secret(tmp_path: Path) -> None:
+    assert "secret" not in repr(await load_connection(written(tmp_path / "config", kubeconfig())))
+
+
+async def test_the_order_is_given_file_then_environment_then_home(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(home / ".kube" / "config", kubeconfig(**{"current-context": "green"}))
+    assert (await load_connection()).context == "green"
+    monkeypatch.setenv("KUBECONFIG", written(tmp_path / "environment", kubeconfig()))
+    assert (await load_connection()).context == "blue"
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "missing"))
+    given = written(tmp_path / "given", kubeconfig(**{"current-context": "green"}))
+    assert (await load_connection(given)).source == f"kubeconfig {given}, context 'green'"
+
+
+async def test_listed_files_are_merged_as_kubectl_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = kubeconfig(clusters=None, users=[{"name": "u", "user": {"tokenFile": "token"}}])
+    second = kubeconfig(
+        **{"current-context": "green"},
+        users=[{"name": "u", "user": {"token": "loses"}}],
+        contexts=[{"name": "red", "context": {"cluster": "c", "user": "u"}}],
+    )
+    written(tmp_path / "a" / "token", "wins\n")
+    listed = [written(tmp_path / "a" / "config", first), str(tmp_path / "missing"), written(tmp_path / "b", second)]
+    monkeypatch.setenv("KUBECONFIG", ":".join(listed))
+    connection = await load_connection()
+    assert connection.context == "blue"
+    assert connection.configuration.api_key["BearerToken"].strip() == "Bearer wins"  # beside the file that names it
+    assert (await load_connection(context="red")).context == "red"
+
+
+async def test_an_empty_file_in_the_list_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [written(tmp_path / "empty", ""), written(tmp_path / "config", kubeconfig())]
+    monkeypatch.setenv("KUBECONFIG", ":".join(files))
+    assert (await load_connection()).context == "blue"
+
+
+async def test_certificates_are_handed_on_as_files(tmp_path: Path) -> None:
+    written(tmp_path / "ca.crt", "authority")
+    cluster = {
+        "server": "https://c",
+        "certificate-authority": "ca.crt",
+        "tls-server-name": "api",
+        "proxy-url": "http://p",
+    }
+    user = {"client-certificate-data": CERTIFICATE, "client-key-data": CERTIFICATE}
+    config = kubeconfig(clusters=[{"name": "c", "cluster": cluster}], users=[{"name": "u", "user": user}])
+    configuration = (await load_connection(written(tmp_path / "config", config))).configuration
+    assert configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
+    assert (configuration.tls_server_name, configuration.proxy) == ("api", "http://p")
+    assert content(configuration.cert_file) == "certificate"
+
+
+async def test_a_context_without_a_user_is_anonymous(tmp_path: Path) -> None:
+    config = kubeconfig(contexts=[{"name": "blue", "context": {"cluster": "c"}}], users=[])
+    connection = await load_connection(written(tmp_path / "config", config))
+    assert connection.configuration.api_key == {}
+
+
+async def test_verification_is_off_only_if_asked_for(tmp_path: Path) -> None:
+    path = written(tmp_path / "config", kubeconfig())
+    assert (await load_connection(path)).configuration.verify_ssl
+    cluster = {"server": "https://c", "insecure-skip-tls-verify": True}
+    path = written(tmp_path / "config", kubeconfig(clusters=[{"name": "c", "cluster": cluster}]))
+    assert not (await load_connection(path)).configuration.verify_ssl
+
+
+async def test_name_and_password_become_basic_authorization(tmp_path: Path) -> None:
+    config = kubeconfig(users=[{"name": "u", "user": {"username": "jane", "password": "pw"}}])
+    configuration = (await load_connection(written(tmp_path / "config", config))).configuration
+    assert configuration.api_key["BearerToken"] == "Basic " + base64.b64encode(b"jane:pw").decode()
+
+
+async def test_impersonation_becomes_headers(tmp_path: Path) -> None:
+    user = {"token": "t", "as": "jane", "as-groups": ["a", "b"], "as-user-extra": {"team": ["x"]}}
+    connection = await load_connection(written(tmp_path / "config", kubeconfig(users=[{"name": "u", "user": user}])))
+    assert connection.headers == (
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-team", "x"),
+    )
+
+
+async def test_an_exec_plugin_gives_the_token_and_is_asked_again_on_reload(tmp_path: Path) -> None:
+    count = tmp_path / "count"
+    script = tmp_path / "plugin"
+    script.write_text(
+        f"#!/bin/sh\necho x >> {count}\nn=$(wc -l < {count})\n"
+        'echo "{\\"apiVersion\\":\\"client.authentication.k8s.io/v1\\",\\"kind\\":\\"ExecCredential\\",'
+        '\\"status\\":{\\"token\\":\\"t$n\\"}}"\n'
+    )
+    script.chmod(0o755)
+    plugin = {"command": str(script), "apiVersion": "client.authentication.k8s.io/v1"}
+    config = kubeconfig(users=[{"name": "u", "user": {"exec": plugin}}])
+    connection = await load_connection(written(tmp_path / "config", config))
+    assert connection.configuration.api_key == {"BearerToken": "Bearer t1"}
+    assert connection.reload is not None
+    assert (await connection.reload()).api_key == {"BearerToken": "Bearer t2"}
+
+
+# -- what is wrong
+
+
+async def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    assert await refused(str(tmp_path / "nope")) == f"kubeconfig {tmp_path}/nope does not exist"
+
+
+async def test_a_directory_is_not_a_kubeconfig(tmp_path: Path) -> None:
+    assert await refused(str(tmp_path)) == f"kubeconfig {tmp_path} can't be read: Is a directory"
+
+
+async def test_a_list_of_files_of_which_none_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    assert (
+        await refused()
+        == f"KUBECONFIG={tmp_path}/a:{tmp_path}/b: no such file; correct it, unset it, or give --kubeconfig"
+    )
+
+
+async def test_nothing_at_all_says_what_to_give(home: Path) -> None:
+    message = await refused()
+    assert (
+        message
+        == f"no cluster to talk to: {home}/.kube/config does not exist; give --kubeconfig FILE, or set KUBECONFIG"
+    )
+
+
+async def test_a_pod_without_a_token_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    assert "set automountServiceAccountToken: true" in await refused()
+
+
+async def test_an_unknown_context_names_its_neighbour_and_the_others(tmp_path: Path) -> None:
+    path = written(tmp_path / "config", kubeconfig())
+    message = await refused(path, "bleu")
+    assert message == f"kubeconfig {path} has no context 'bleu'; did you mean 'blue'? It has: blue, green"
+    assert await refused(path, "xyz") == f"kubeconfig {path} has no context 'xyz'; it has: blue, green"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("a: [", "is not YAML: "),
+        ("\x00\x01", "is not YAML: "),
+        ("- a\n- b\n", "is not a kubeconfig: it holds a list, not a mapping"),
+        ("just text", "is not a kubeconfig: it holds a text, not a mapping"),
+        ("", "has no current-context; give --context, one of: (none)"),
+        (kubeconfig(**{"current-context": ""}), "has no current-context; give --context, one of: blue, green"),
+        (kubeconfig(contexts={"a": 1}), "contexts is a mapping, not a list"),
+        (kubeconfig(users=["x"]), "an entry of users has no name"),
+        (kubeconfig(clusters=[{"cluster": {}}]), "an entry of clusters has no name"),
+        (kubeconfig(users=[{"name": "u", "user": "text"}]), "users 'u' is not a mapping"),
+        (kubeconfig(contexts=[{"name": "blue", "context": {}}]), "context 'blue' names no cluster"),
+        (kubeconfig(clusters=[]), "context 'blue' names cluster 'c', which isn't there"),
+        (kubeconfig(users=[]), "context 'blue' names user 'u', which isn't there"),
+        (kubeconfig(clusters=[{"name": "c", "cluster": {}}]), "cluster 'c' has no server"),
+        (
+            kubeconfig(clusters=[{"name": "c", "cluster": {"server": "c.example"}}]),
+            "cluster 'c': server 'c.example' does not begin with https:// or http://",
+        ),
+        (
+            kubeconfig(clusters=[{"name": "c", "cluster": {"server": "https://c", "certificate-authority": "ca.crt"}}]),
+            r"cluster 'c': certificate-authority .*/ca\.crt does not exist",
+        ),
+        (
+            kubeconfig(clusters=[{"name": "c", "cluster": {"server": "https://c", "certificate-authority-data": "x"}}]),
+            "cluster 'c': certificate-authority-data is not base64",
+        ),
+        (
+            kubeconfig(users=[{"name": "u", "user": {"client-certificate": "jane.crt"}}]),
+            r"user 'u': client-certificate .*/jane\.crt does not exist",
+        ),
+        (kubeconfig(users=[{"name": "u", "user": {"tokenFile": "t"}}]), r"user 'u': tokenFile .*/t does not exist"),
+        (kubeconfig(users=[{"name": "u", "user": {"exec": {"command": "x"}}}]), "missing key 'apiVersion'"),
+        (
+            kubeconfig(users=[{"name": "u", "user": {"exec": {"command": "/no/such", "apiVersion": "v1"}}}]),
+            "No such file or directory: '/no/such'",
+        ),
+        (kubeconfig(users=[{"name": "u", "user": {"exec": "rubbish"}}]), "context 'blue': "),
+        (kubeconfig(users=[{"name": "u", "user": {"auth-provider": {"name": "oidc"}}}]), "oidc: missing configuration"),
+        (
+            kubeconfig(users=[{"name": "u", "user": {"as-groups": ["a"]}}]),
+            "as-groups, as-uid and as-user-extra need as",
+        ),
+    ],
+)
+async def test_each_fault_of_a_kubeconfig_is_one_line_that_names_it(
+    tmp_path: Path, content: Any, complaint: str
+) -> None:
+    path = written(tmp_path / "config", content)
+    message = await refused(path)
+    assert message.startswith(f"kubeconfig {path}")
+    assert re.search(complaint if ".*" in complaint else re.escape(complaint), message), message
+
+
+async def test_an_exec_plugin_that_fails_is_quoted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    script = tmp_path / "plugin"
+    script.write_text("#!/bin/sh\necho 'please log in' >&2\nexit 1\n")
+    script.chmod(0o755)
+    plugin = {"command": str(script), "apiVersion": "client.authentication.k8s.io/v1"}
+    path = written(tmp_path / "config", kubeconfig(users=[{"name": "u", "user": {"exec": plugin}}]))
+    assert await refused(path) == (f"kubeconfig {path}, context 'blue': exec: process returned 1. please log in")
+    assert not caplog.records  # the loader's own log line would say it a second time
+
+
+# -- in a Pod
+
+
+@pytest.fixture
+def service_account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    folder = tmp_path / "serviceaccount"
+    written(folder / "token", "t1")
+    written(folder / "ca.crt", "authority")
+    written(folder / "namespace", "operators\n")
+    return folder
+
+
+async def test_a_service_account_is_read_from_its_folder(service_account: Path) -> None:
+    connection = in_cluster(service_account)
+    assert (connection.server, connection.namespace) == ("https://10.0.0.1:443", "operators")
+    assert (connection.source, connection.context) == ("in-cluster", "")
+    assert connection.configuration.api_key == {"BearerToken": "Bearer t1"}
+    assert connection.configuration.ssl_ca_cert == str(service_account / "ca.crt")
+
+
+async def test_a_new_token_is_read_on_reload(service_account: Path) -> None:
+    connection = in_cluster(service_account)
+    written(service_account / "token", "t2")
+    assert connection.reload is not None
+    assert (await connection.reload()).api_key == {"BearerToken": "Bearer t2"}
+
+
+@pytest.mark.parametrize("name", ["token", "ca.crt"])
+async def test_a_missing_part_of_the_service_account_is_told(service_account: Path, name: str) -> None:
+    (service_account / name).unlink()
+    with pytest.raises(ConfigError, match=f"in-cluster configuration from {service_account}: Service "):
+        in_cluster(service_account)
