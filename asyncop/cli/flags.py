@@ -81,12 +81,14 @@ def checked(ctx: click.Context, given: Mapping[str, Any]) -> Flags:
     """
     if given["leader_elect"]:
         raise click.UsageError("leader election is not in this version; run one replica, without --leader-elect", ctx)
+    if given["name"]:
+        check_name(ctx, given["name"])
     return Flags(
         files=given["files"],
         modules=given["modules"],
         builtins=_builtins(ctx, given["builtins"]),
         namespaces=_namespaces(ctx, given["namespaces"], given["everywhere"]),
-        name=_name(ctx, given),
+        name=given["name"] or _default_name(given["files"], given["modules"]),
         config=given["config"],
         assignments=given["assignments"],
         kubeconfig=given["kubeconfig"],
@@ -142,13 +144,15 @@ def _namespaces(ctx: click.Context, names: tuple[str, ...], everywhere: bool) ->
     return tuple(dict.fromkeys(names))
 
 
-def _name(ctx: click.Context, given: Mapping[str, Any]) -> str:
-    name: str = given["name"] or _default_name(given["files"], given["modules"])
+def check_name(ctx: click.Context, name: str) -> None:
+    """Raise UsageError unless finalizers, annotations and field managers can be named so.
+
+    For a name that was derived from a FILE this comes after the FILE has been found: that is the first thing to say.
+    """
     if not _NAME.fullmatch(name):
         raise click.UsageError(
             f"{name!r} can't be the operator's name (letters, digits, '-', '_' and '.', at most 63); give --name", ctx
         )
-    return name
 
 
 def _default_name(files: tuple[str, ...], modules: tuple[str, ...]) -> str:

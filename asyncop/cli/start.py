@@ -15,6 +15,7 @@ import structlog
 
 from asyncop.api.errors import ConfigError
 from asyncop.cli import config, loader, logs
+from asyncop.cli.flags import check_name
 from asyncop.controller.declaration import Declarations
 from asyncop.manager import Manager, ManagerOptions
 from asyncop.manager.http import Address, shared_port
@@ -62,6 +63,7 @@ def _manager(ctx: click.Context, flags: Flags) -> Manager:
     """Everything loaded, checked and put together, nothing started."""
     tree = config.read(flags.config, flags.assignments)
     users = loader.load(flags.files, flags.modules)
+    check_name(ctx, flags.name)
     configs = config.check(tree, _known(users), RESERVED)
     chosen = _chosen(users, configs, flags)
     if not (chosen.reconcilers or chosen.tasks):
