@@ -9,6 +9,7 @@ from tests.testbed.api import ApiError
 from tests.testbed.cluster import Cluster
 from tests.testbed.fixtures import fresh_namespace, run_testbed
 from tests.testbed.processes import wait_until
+from tests.testbed.workload import SPREAD_OVER_LIVING_NODES, Workload
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +33,15 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     for name in fresh_namespace(cluster):
         assert wait_until(partial(_has_service_account, cluster, name), timeout=30)
         yield name
+
+
+@pytest.fixture
+def workload(cluster: Cluster, namespace: str) -> Workload:
+    """Two running Pods of a StatefulSet, one a node; should one node die, its Pod may join the other."""
+    made = Workload(cluster, namespace)
+    made.create(SPREAD_OVER_LIVING_NODES)
+    assert wait_until(lambda: made.running_on() == {"node1", "node2"}, timeout=60)
+    return made
 
 
 def _has_service_account(cluster: Cluster, namespace: str) -> bool:

@@ -14,70 +14,14 @@ import pytest
 
 from tests.testbed.cluster import Cluster, clear_ruins
 from tests.testbed.errors import InUseError, TestbedError
-from tests.testbed.images import PAUSE, single_binary_image
+from tests.testbed.images import single_binary_image
 from tests.testbed.network import network_of
 from tests.testbed.processes import Identity, Process, marked, wait_until
 from tests.testbed.state import default_root
+from tests.testbed.workload import NEVER_TOGETHER, Workload, is_terminating, is_unreachable
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT = 60.0
-
-
-def stateful_set(replicas: int) -> dict[str, Any]:
-    """One Pod a node, each of which lets go of a lost node after two seconds."""
-    lost = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
-    labels = {"app": "web"}
-    apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": labels}}
-    pod = {
-        "terminationGracePeriodSeconds": 1,
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
-        "tolerations": [
-            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2} for key in lost
-        ],
-        "containers": [{"name": "main", "image": PAUSE, "imagePullPolicy": "Never"}],
-    }
-    return {
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": replicas,
-            "podManagementPolicy": "Parallel",
-            "serviceName": "web",
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
-
-
-class Workload:
-    """The StatefulSet of one test and what the API server says about its Pods."""
-
-    def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self._api = cluster.api
-        self._pods = f"/api/v1/namespaces/{namespace}/pods"
-        self._api.call("POST", f"/apis/apps/v1/namespaces/{namespace}/statefulsets", stateful_set(2))
-        assert wait_until(lambda: self.running_on() == {"node1", "node2"}, WAIT)
-
-    def pods(self) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = self._api.call("GET", self._pods)["items"]
-        return items
-
-    def running_on(self) -> set[str]:
-        """The nodes of those that are Ready and not on their way out."""
-        return {pod["spec"]["nodeName"] for pod in self.pods() if _is_ready(pod) and not _is_terminating(pod)}
-
-    def pod_on(self, node: str) -> dict[str, Any]:
-        return next(pod for pod in self.pods() if pod["spec"].get("nodeName") == node)
-
-
-def _is_ready(pod: dict[str, Any]) -> bool:
-    return any(
-        condition["type"] == "Ready" and condition["status"] == "True"
-        for condition in pod["status"].get("conditions", ())
-    )
-
-
-def _is_terminating(pod: dict[str, Any]) -> bool:
-    return "deletionTimestamp" in pod["metadata"]
 
 
 def _grace_is_over(pod: dict[str, Any]) -> bool:
@@ -85,14 +29,12 @@ def _grace_is_over(pod: dict[str, Any]) -> bool:
     return datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]) + timedelta(seconds=1) < datetime.now(UTC)
 
 
-def _is_unreachable(cluster: Cluster, node: str) -> bool:
-    taints = cluster.api.call("GET", f"/api/v1/nodes/{node}")["spec"].get("taints", ())
-    return ("node.kubernetes.io/unreachable", "NoExecute") in {(taint["key"], taint["effect"]) for taint in taints}
-
-
 @pytest.fixture
 def workload(cluster: Cluster, namespace: str) -> Workload:
-    return Workload(cluster, namespace)
+    made = Workload(cluster, namespace)
+    made.create(NEVER_TOGETHER)
+    assert wait_until(lambda: made.running_on() == {"node1", "node2"}, WAIT)
+    return made
 
 
 def _cut(cluster: Cluster) -> None:
@@ -111,8 +53,8 @@ def test_pod_of_a_lost_node_hangs_in_termination_until_the_node_is_back(
 
     fail(cluster)
 
-    assert wait_until(lambda: _is_unreachable(cluster, "node1"), WAIT)
-    assert wait_until(lambda: _is_terminating(workload.pod_on("node1")), WAIT)
+    assert wait_until(lambda: is_unreachable(cluster, "node1"), WAIT)
+    assert wait_until(lambda: is_terminating(workload.pod_on("node1")), WAIT)
     assert wait_until(lambda: _grace_is_over(workload.pod_on("node1")), WAIT)
     assert workload.pod_on("node1")["metadata"]["uid"] == lost["metadata"]["uid"]
 

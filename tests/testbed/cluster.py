@@ -105,6 +105,11 @@ class Cluster:
                 raise
         return self
 
+    def keep(self) -> None:
+        """Give up the owner: it stays until `down`, whatever becomes of this process."""
+        with self._dir.locked():
+            self._dir.write(replace(self.state, owner=None))
+
     def down(self) -> None:
         """Remove every trace, whoever owns it; nothing happens if there is nothing."""
         if not self.path.is_dir() or (self._dir.read() is None and not self._dir.is_empty):
@@ -223,7 +228,15 @@ class Cluster:
 
     def run(self, tool: str, *args: str | Path, stdin: str | None = None, timeout: float = 60) -> str:
         """Run one of the binaries (kubectl, helm) against this cluster; see kubectl()."""
-        return run_tool([self.bin / tool, *args], stdin=stdin, timeout=timeout, KUBECONFIG=str(self.kubeconfig))
+        environment = {
+            "KUBECONFIG": str(self.kubeconfig),
+            # What they remember of a cluster goes with it, and the user's own settings don't count.
+            "KUBECACHEDIR": str(self.path / "cache" / "kubectl"),
+            "HELM_CACHE_HOME": str(self.path / "cache" / "helm"),
+            "HELM_CONFIG_HOME": str(self.path / "cache" / "helm-config"),
+            "HELM_DATA_HOME": str(self.path / "cache" / "helm-data"),
+        }
+        return run_tool([self.bin / tool, *args], stdin=stdin, timeout=timeout, **environment)
 
 
 def _is_ready(node: Json) -> bool:

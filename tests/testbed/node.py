@@ -143,6 +143,13 @@ class Node:
         """The names of what it could run without pulling."""
         return self._ctr("images", "list", "--quiet").split()
 
+    def running_containers(self) -> set[str]:
+        """The ids of those whose process lives, the Pods' sandboxes included; none on a node that is switched off."""
+        if not self.is_running:
+            return set()
+        rows = [line.split() for line in self._ctr("tasks", "list").splitlines()[1:]]
+        return {container for container, _, status in rows if status == "RUNNING"}
+
     def remove_cgroups(self) -> None:
         """Remove the control groups of its dead containers, which outlive a power cut of ours. Safe to repeat.
 
