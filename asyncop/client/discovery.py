@@ -66,8 +66,8 @@ class Discovery:
         else:
             found = await self._find_in(group, version, selector.matches)
         if not found:
-            raise _not_found(f"the server has no resource {str(selector)!r}; is its CRD installed?")
-        return _preferred(selector, found)
+            raise _not_found(f"the server has no resource {_as_written(kind)!r}; is its CRD installed?")
+        return _preferred(selector, found, _as_written(kind))
 
     async def _resolve_class(self, cls: type[Object] | Object) -> Resource:
         options = cls.__resource__
@@ -151,7 +151,11 @@ def _selector(kind: str | tuple[str, ...] | ResourceSelector) -> ResourceSelecto
         raise ConfigError(f"{kind!r} names no resource: {error}") from error
 
 
-def _preferred(selector: ResourceSelector, found: list[Resource]) -> Resource:
+def _as_written(kind: str | tuple[str, ...] | ResourceSelector) -> str:
+    return "/".join(kind) if isinstance(kind, tuple) else str(kind)
+
+
+def _preferred(selector: ResourceSelector, found: list[Resource], name: str) -> Resource:
     """The one of these that the selector means; they come in the server's order of preference."""
     if selector.group is None:
         found = [resource for resource in found if not resource.group] or found
@@ -161,7 +165,7 @@ def _preferred(selector: ResourceSelector, found: list[Resource]) -> Resource:
         if _rank(selector, resource) == best:
             first.setdefault(resource.group_resource, resource)
     if len(first) > 1:
-        raise ConfigError(f"{str(selector)!r} may be any of {', '.join(sorted(first))}; write one of these")
+        raise ConfigError(f"{name!r} may be any of {', '.join(sorted(first))}; write one of these")
     return next(iter(first.values()))
 
 

@@ -23,7 +23,7 @@ from asyncop.client.target import Target, target_of
 from asyncop.client.wire import Codec, LineSplitter, Record, decode_object
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from asyncop.api.resource import Resource, ResourceSelector
@@ -118,7 +118,7 @@ class Reader:
         labels: Labels | None = None,
         fields: Fields | None = None,
         resource_version: str = "",
-    ) -> AsyncIterator[tuple[str, ObjectT]]: ...
+    ) -> AsyncGenerator[tuple[str, ObjectT], None]: ...
     @overload
     def watch(
         self,
@@ -127,7 +127,7 @@ class Reader:
         labels: Labels | None = None,
         fields: Fields | None = None,
         resource_version: str = "",
-    ) -> AsyncIterator[tuple[str, UntypedObject]]: ...
+    ) -> AsyncGenerator[tuple[str, UntypedObject], None]: ...
     async def watch(
         self,
         kind: Any,
@@ -135,7 +135,7 @@ class Reader:
         labels: Labels | None = None,
         fields: Fields | None = None,
         resource_version: str = "",
-    ) -> AsyncIterator[tuple[str, Any]]:
+    ) -> AsyncGenerator[tuple[str, Any], None]:
         """Changes as (ADDED | MODIFIED | DELETED, object), until the server ends the watch after some minutes.
 
         Without a resource version it begins with an ADDED for each object there is. This is one watch connection and
