@@ -8,6 +8,7 @@ everybody.
 import asyncio
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -50,6 +51,12 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def control_plane() -> Iterator[Cluster]:
     """A real etcd and kube-apiserver without controllers or nodes, shared by the whole run. Keep to your namespace."""
     yield from run_testbed("plane", nodes=0)
+
+
+@pytest.fixture
+def kubeconfig(control_plane: Cluster) -> Path:
+    """The administrator's kubeconfig of the control plane."""
+    return control_plane.kubeconfig
 
 
 @pytest.fixture

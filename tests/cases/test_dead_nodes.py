@@ -8,26 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import asyncop
-from tests.contract.simulated_nodes import UNREACHABLE, World, operating
+from tests.contract.simulated_nodes import UNREACHABLE, World, guarding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.testbed.cluster import Cluster
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(60)]
-
-
-@pytest.fixture
-def world(control_plane: Cluster, namespace: str) -> Iterator[World]:
-    with World(control_plane.api, namespace).standing() as world:
-        yield world
-
-
-@pytest.fixture
-def kubeconfig(control_plane: Cluster) -> Path:
-    return control_plane.kubeconfig
 
 
 def tolerating(seconds: int | None) -> list[dict[str, object]]:
@@ -50,7 +37,7 @@ async def test_bl_46_only_what_the_rule_names_is_force_deleted(world: World, kub
     }
     world.terminate("mirror")
     world.kill(world.dead)
-    async with operating(world, kubeconfig, owner_kinds=("StatefulSet", "DaemonSet", "Node")):
+    async with guarding(world, kubeconfig, owner_kinds=("StatefulSet", "DaemonSet", "Node")):
         for name in gone:
             await world.until_gone(name)
         await world.until_told("guarded", "HasFinalizer")
@@ -68,7 +55,7 @@ async def test_bl_48_a_healthy_node_with_the_taint_keeps_its_slow_pod(world: Wor
     world.terminate("slow", grace=2)
     world.taint(world.dead)
     uid = world.uid("slow")
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         await world.until_told("slow", "NodeReady")
         await asyncio.sleep(3)
         assert world.uid("slow") == uid
@@ -77,7 +64,7 @@ async def test_bl_48_a_healthy_node_with_the_taint_keeps_its_slow_pod(world: Wor
 async def test_bl_48_a_node_that_returns_starts_the_window_anew(world: World, kubeconfig: Path) -> None:
     uid = world.stuck()
     world.kill(world.dead)
-    async with operating(world, kubeconfig, lease_window=asyncop.Duration(2)):
+    async with guarding(world, kubeconfig, lease_window=asyncop.Duration(2)):
         await world.until_told("web-0", "LeaseWatched")
         world.set_ready(world.dead, "True")
         await world.until_told("web-0", "NodeReady")
@@ -93,7 +80,7 @@ async def test_bl_48_the_pods_of_a_deleted_node_are_left_to_the_built_in_collect
 ) -> None:
     uid = world.stuck()
     world.kill(world.dead)
-    async with operating(world, kubeconfig, lease_window=asyncop.Duration(2)):
+    async with guarding(world, kubeconfig, lease_window=asyncop.Duration(2)):
         await world.until_told("web-0", "LeaseWatched")
         world.api.call("DELETE", f"/api/v1/nodes/{world.dead}")
         await asyncio.sleep(4)

@@ -5,18 +5,22 @@ A test says what kubelets, controllers and people would do (taint, renew, report
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import datetime as dt
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import asyncop
 from asyncop.operators.stuckPods import StuckPodsOptions, build
+from tests.contract.operating import operating, until
 from tests.testbed.api import Api, ApiError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from tests.testbed.cluster import Cluster
 
 UNREACHABLE = "node.kubernetes.io/unreachable"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -27,7 +31,6 @@ SHORT = {
     "extra_grace": asyncop.Duration(0),
     "startup_freeze": asyncop.Duration(0),
 }
-LIMIT = 20.0
 
 
 def now() -> dt.datetime:
@@ -129,35 +132,24 @@ class World:
 
     # -- waiting
 
-    async def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Poll until it holds; AssertionError after the limit."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + LIMIT
-        while not await asyncio.to_thread(condition):
-            assert loop.time() < deadline, f"not within {LIMIT:g} s: {what}"
-            await asyncio.sleep(0.05)
-
     async def until_gone(self, name: str) -> None:
-        await self.until(lambda: self.uid(name) is None, f"{name} is gone")
+        await until(lambda: self.uid(name) is None, f"{name} is gone")
 
     async def until_told(self, name: str, reason: str) -> None:
-        await self.until(lambda: reason in self.reasons(name), f"{reason} is told of {name}")
+        await until(lambda: reason in self.reasons(name), f"{reason} is told of {name}")
+
+
+@pytest.fixture
+def world(control_plane: Cluster, namespace: str) -> Iterator[World]:
+    """Two simulated nodes of the test's own."""
+    with World(control_plane.api, namespace).standing() as world:
+        yield world
 
 
 @contextlib.asynccontextmanager
-async def operating(world: World, kubeconfig: Path, **options: Any) -> AsyncIterator[asyncop.Manager]:
+async def guarding(world: World, kubeconfig: Path, **options: Any) -> AsyncIterator[asyncop.Manager]:
     """StuckPods at work in the test's namespace, with short windows; it must end cleanly."""
     declarations = build(StuckPodsOptions(**{**SHORT, **options}))
-    manager = asyncop.Manager(
-        reconcilers=declarations.reconcilers,
-        tasks=declarations.tasks,
-        options=asyncop.ManagerOptions(
-            name=f"test-{world.namespace}", namespaces=(world.namespace,), kubeconfig=str(kubeconfig)
-        ),
-    )
-    running = asyncio.create_task(manager.run())
-    try:
+    reconcilers, tasks = declarations.reconcilers, declarations.tasks
+    async with operating(kubeconfig, world.namespace, *reconcilers, tasks=tasks) as manager:
         yield manager
-    finally:
-        manager.stop()
-        assert await running == 0

@@ -56,11 +56,6 @@ def api(control_plane: Cluster, namespace: str) -> Api:
     return Api(control_plane, namespace)
 
 
-@pytest.fixture
-def kubeconfig(control_plane: Cluster) -> Path:
-    return control_plane.kubeconfig
-
-
 async def test_it_runs_for_what_exists_what_appears_and_what_changes(api: Api, kubeconfig: Path) -> None:
     seen: list[tuple[str, str]] = []
 

@@ -9,27 +9,15 @@ import pytest
 from aiohttp import web
 
 import asyncop
-from tests.contract.simulated_nodes import World, operating
+from tests.contract.operating import until
+from tests.contract.simulated_nodes import World, guarding
 from tests.testbed.proxy import proxied
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.testbed.cluster import Cluster
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(60)]
-
-
-@pytest.fixture
-def world(control_plane: Cluster, namespace: str) -> Iterator[World]:
-    with World(control_plane.api, namespace).standing() as world:
-        yield world
-
-
-@pytest.fixture
-def kubeconfig(control_plane: Cluster) -> Path:
-    return control_plane.kubeconfig
 
 
 async def holds(world: World, uid: str, name: str = "web-0", windows: float = 3) -> None:
@@ -44,14 +32,14 @@ async def holds(world: World, uid: str, name: str = "web-0", windows: float = 3)
 async def test_a_stuck_pod_of_a_dead_node_is_force_deleted(world: World, kubeconfig: Path) -> None:
     world.stuck()
     world.kill(world.dead)
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         await world.until_gone("web-0")
         await world.until_told("web-0", "ForceDeleted")
 
 
 async def test_a_pod_that_gets_stuck_while_we_watch_is_found(world: World, kubeconfig: Path) -> None:
     world.pod("web-0")
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         world.kill(world.dead, age=0)
         world.terminate("web-0")
         await world.until_gone("web-0")
@@ -59,7 +47,7 @@ async def test_a_pod_that_gets_stuck_while_we_watch_is_found(world: World, kubec
 
 async def test_a_node_that_is_back_after_its_taint_keeps_its_pod(world: World, kubeconfig: Path) -> None:
     uid = world.pod("web-0")
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         world.kill(world.dead)
         world.come_back(world.dead)
         world.terminate("web-0")
@@ -69,7 +57,7 @@ async def test_a_node_that_is_back_after_its_taint_keeps_its_pod(world: World, k
 async def test_a_node_that_is_back_after_its_pod_is_terminating_keeps_it(world: World, kubeconfig: Path) -> None:
     uid = world.stuck()
     world.kill(world.dead, age=0)
-    async with operating(world, kubeconfig, taint_age=asyncop.Duration(2)):
+    async with guarding(world, kubeconfig, taint_age=asyncop.Duration(2)):
         await world.until_told("web-0", "TaintYoung")
         world.come_back(world.dead)
         await holds(world, uid, windows=5)
@@ -78,7 +66,7 @@ async def test_a_node_that_is_back_after_its_pod_is_terminating_keeps_it(world: 
 async def test_a_node_that_is_back_inside_the_lease_window_keeps_its_pod(world: World, kubeconfig: Path) -> None:
     uid = world.stuck()
     world.kill(world.dead)
-    async with operating(world, kubeconfig, lease_window=asyncop.Duration(2)):
+    async with guarding(world, kubeconfig, lease_window=asyncop.Duration(2)):
         await world.until_told("web-0", "LeaseWatched")
         world.renew(world.dead)
         await world.until_told("web-0", "LeaseFresh")
@@ -98,7 +86,7 @@ async def test_a_kubelet_that_reports_the_pod_just_before_the_delete_wins(
 
     async with proxied(kubeconfig, tmp_path) as proxy:
         proxy.before("DELETE", "/pods/web-0$", kubelet_is_back)
-        async with operating(world, proxy.kubeconfig):
+        async with guarding(world, proxy.kubeconfig):
             await world.until_told("web-0", "Changed")
             await holds(world, uid)
         deletes = [seen for seen in proxy.seen if seen.startswith("DELETE")]
@@ -119,7 +107,7 @@ async def test_a_pod_reported_just_before_the_delete_is_judged_again_and_deleted
 
     async with proxied(kubeconfig, tmp_path) as proxy:
         proxy.before("DELETE", "/pods/web-0$", somebody_writes)
-        async with operating(world, proxy.kubeconfig):
+        async with guarding(world, proxy.kubeconfig):
             await world.until_gone("web-0")
         assert len([seen for seen in proxy.seen if seen.startswith("DELETE")]) == 2
 
@@ -135,8 +123,8 @@ async def test_a_node_that_comes_back_after_a_delete_was_sent_loses_that_pod_and
 
     async with proxied(kubeconfig, tmp_path) as proxy:
         proxy.after("DELETE", "/pods/web-", node_is_back)
-        async with operating(world, proxy.kubeconfig):
-            await world.until(lambda: None in [world.uid(name) for name in pods], "one is gone")
+        async with guarding(world, proxy.kubeconfig):
+            await until(lambda: None in [world.uid(name) for name in pods], "one is gone")
             left = {name: uid for name, uid in pods.items() if world.uid(name)}
             assert len(left) == 2
             for name, uid in left.items():
@@ -146,7 +134,7 @@ async def test_a_node_that_comes_back_after_a_delete_was_sent_loses_that_pod_and
 async def test_a_taint_on_a_healthy_node_deletes_nothing(world: World, kubeconfig: Path) -> None:
     uid = world.stuck()
     world.taint(world.dead)
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         await world.until_told("web-0", "NodeReady")
         await holds(world, uid)
 
@@ -154,7 +142,7 @@ async def test_a_taint_on_a_healthy_node_deletes_nothing(world: World, kubeconfi
 async def test_a_lease_that_moves_deletes_nothing(world: World, kubeconfig: Path) -> None:
     uid = world.stuck()
     world.kill(world.dead)
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         loop = asyncio.get_running_loop()
         end = loop.time() + 4
         while loop.time() < end:
@@ -168,7 +156,7 @@ async def test_a_missing_lease_proves_nothing(world: World, kubeconfig: Path) ->
     uid = world.stuck()
     world.kill(world.dead)
     world.api.call("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{world.dead}")
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         await world.until_told("web-0", "LeaseMissing")
         await holds(world, uid)
 
@@ -183,7 +171,7 @@ async def test_a_failed_read_means_no(world: World, kubeconfig: Path, tmp_path: 
 
     async with proxied(kubeconfig, tmp_path) as proxy:
         proxy.before("GET", path, fail)
-        async with operating(world, proxy.kubeconfig):
+        async with guarding(world, proxy.kubeconfig):
             await world.until_told("web-0", "ReadFailed")
             await holds(world, uid)
         assert not [seen for seen in proxy.seen if seen.startswith("DELETE")]
@@ -197,7 +185,7 @@ async def test_a_failed_read_means_no(world: World, kubeconfig: Path, tmp_path: 
 async def test_an_open_breaker_deletes_nothing(world: World, kubeconfig: Path, breaker: dict[str, object]) -> None:
     uid = world.stuck()
     world.kill(world.dead)
-    async with operating(world, kubeconfig, **breaker):
+    async with guarding(world, kubeconfig, **breaker):
         await world.until_told("web-0", "BreakerOpen")
         await holds(world, uid)
 
@@ -210,8 +198,8 @@ async def test_a_minutes_budget_of_deletions_holds_the_rest_back(world: World, k
     def left() -> list[str]:
         return [f"web-{number}" for number in range(4) if world.uid(f"web-{number}")]
 
-    async with operating(world, kubeconfig, max_deletions_per_minute=2):
-        await world.until(lambda: len(left()) == 2, "two of four are gone")
+    async with guarding(world, kubeconfig, max_deletions_per_minute=2):
+        await until(lambda: len(left()) == 2, "two of four are gone")
         for name in left():
             await world.until_told(name, "BreakerOpen")
         await asyncio.sleep(1)
@@ -222,14 +210,14 @@ async def test_one_of_two_nodes_at_fifty_percent_is_still_acted_on(world: World,
     world.stuck()
     world.kill(world.dead)
     assert len(world.api.call("GET", "/api/v1/nodes")["items"]) == 2
-    async with operating(world, kubeconfig, max_unhealthy_nodes="50%"):
+    async with guarding(world, kubeconfig, max_unhealthy_nodes="50%"):
         await world.until_gone("web-0")
 
 
 async def test_mode_report_says_what_it_would_do_and_does_nothing(world: World, kubeconfig: Path) -> None:
     uid = world.stuck()
     world.kill(world.dead)
-    async with operating(world, kubeconfig, mode="report"):
+    async with guarding(world, kubeconfig, mode="report"):
         await world.until_told("web-0", "ReportOnly")
         await holds(world, uid)
 
@@ -237,7 +225,7 @@ async def test_mode_report_says_what_it_would_do_and_does_nothing(world: World, 
 async def test_the_annotation_never_is_obeyed(world: World, kubeconfig: Path) -> None:
     uid = world.stuck(metadata={"annotations": {"asyncop.dev/force-delete": "never"}})
     world.kill(world.dead)
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         await world.until_told("web-0", "Excluded")
         await holds(world, uid)
 
@@ -256,15 +244,15 @@ async def test_a_pod_reborn_under_the_name_just_before_the_delete_lives(
 
     async with proxied(kubeconfig, tmp_path) as proxy:
         proxy.before("DELETE", "/pods/web-0$", rebirth)
-        async with operating(world, proxy.kubeconfig):
-            await world.until(lambda: bool(reborn), "the delete was sent")
+        async with guarding(world, proxy.kubeconfig):
+            await until(lambda: bool(reborn), "the delete was sent")
             await holds(world, reborn[0])
 
 
 async def test_every_reason_is_told_once_a_pod(world: World, kubeconfig: Path) -> None:
     world.stuck()
     world.taint(world.dead)
-    async with operating(world, kubeconfig):
+    async with guarding(world, kubeconfig):
         await world.until_told("web-0", "NodeReady")
         for _ in range(5):
             world.report("web-0")
@@ -276,6 +264,6 @@ async def test_only_the_namespaces_and_labels_of_the_options_are_looked_at(world
     uid = world.stuck("other")
     world.stuck("web-0", metadata={"labels": {"app": "web"}})
     world.kill(world.dead)
-    async with operating(world, kubeconfig, selector={"app": "web"}):
+    async with guarding(world, kubeconfig, selector={"app": "web"}):
         await world.until_gone("web-0")
         assert world.uid("other") == uid
