@@ -8,6 +8,7 @@ two probes, so that one of them sees it.
 from __future__ import annotations
 
 import asyncio
+import time
 
 import structlog
 
@@ -36,12 +37,13 @@ class LoopLag:
 
     async def run(self) -> None:
         """Measure until cancelled."""
-        loop = asyncio.get_running_loop()
         try:
             while True:
-                self._due = loop.time() + PERIOD
+                # Not the loop's own clock: uvloop's stands still while the loop is blocked.
+                self._due = time.monotonic() + PERIOD
                 await asyncio.sleep(PERIOD)
-                self._record(loop.time(), max(0.0, loop.time() - self._due))
+                now = time.monotonic()
+                self._record(now, max(0.0, now - self._due))
         finally:
             self._due = None
 
@@ -49,7 +51,7 @@ class LoopLag:
         """Why the loop counts as stuck, if it does. Never before `run` has started."""
         if self._due is None:
             return None
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         lag = max(self._remembered(now), now - self._due)
         return f"the event loop was blocked for {lag:.1f} s" if lag > self._limit else None
 

@@ -10,7 +10,7 @@ from asyncop.metrics.series import Readings, Values
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from asyncop.metrics.series import Read
+    from asyncop.metrics.series import Read, Value
 
 _objects = Readings("gauge", "asyncop_cache_objects", "Objects in the cache", ("resource",))
 _bytes = Readings(
@@ -38,11 +38,13 @@ class CacheMetrics:
 
     def __init__(self, resource: str) -> None:
         self._resource = resource
-        self._last_event = _last_event.labels(resource)
+        self._last_event: Value | None = None  # there from the first event on: 0 would look like a watch dead for years
         self._watched: list[tuple[Readings, Read]] = []
 
     def event_seen(self) -> None:
         """The watch delivered something."""
+        if self._last_event is None:
+            self._last_event = _last_event.labels(self._resource)
         self._last_event.value = time.time()
 
     def restarted(self, reason: str) -> None:

@@ -81,6 +81,7 @@ def test_names_and_labels_are_those_of_controller_runtime(queue: QueueMetrics) -
     controller.watch(lambda: {"error": 1})
     cache.watch(objects=lambda: 1, raw_bytes=lambda: 2)
     cache.restarted("410")
+    cache.event_seen()
     rest_client.observe("GET", "host:1", "200", 0.1)
 
     found = samples()
@@ -147,22 +148,24 @@ def test_the_newest_queue_of_a_name_answers_and_the_old_ones_end_changes_nothing
 
 
 def test_informers_of_one_resource_are_added_up_until_they_close() -> None:
-    one, other = CacheMetrics("pods"), CacheMetrics("pods")
+    one, other = CacheMetrics("tests.example"), CacheMetrics("tests.example")
     one.watch(objects=lambda: 3, raw_bytes=lambda: 10)
     other.watch(objects=lambda: 4, raw_bytes=lambda: 0)
-    assert value("asyncop_cache_objects", resource="pods") == 7
-    assert value("asyncop_cache_bytes", resource="pods") == 10
+    assert value("asyncop_cache_objects", resource="tests.example") == 7
+    assert value("asyncop_cache_bytes", resource="tests.example") == 10
 
     one.close()
-    assert value("asyncop_cache_objects", resource="pods") == 4
+    assert value("asyncop_cache_objects", resource="tests.example") == 4
     other.close()
-    assert value("asyncop_cache_objects", resource="pods") is None
+    assert value("asyncop_cache_objects", resource="tests.example") is None
 
 
-def test_the_last_event_has_a_time() -> None:
+def test_the_last_event_has_a_time_once_there_was_one() -> None:
     before = time.time()
-    CacheMetrics("events").event_seen()
+    cache = CacheMetrics("events")
+    assert value("asyncop_watch_last_event_timestamp_seconds", resource="events") is None
 
+    cache.event_seen()
     assert before <= (value("asyncop_watch_last_event_timestamp_seconds", resource="events") or 0) <= time.time()
 
 
