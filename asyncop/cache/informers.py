@@ -15,8 +15,9 @@ import structlog
 
 from asyncop.api.errors import ApiError, DecodeError
 from asyncop.api.object import Object, is_metadata_only
+from asyncop.api.selectors import label_matcher
 from asyncop.cache.reflector import ByteStream, Reflector
-from asyncop.cache.store import Delta, IndexFunction, Store
+from asyncop.cache.store import Delta, IndexFunction, Store, StoreWriter
 from asyncop.cache.view import StoreView, typed_projection, untyped_projection
 from asyncop.client.wire import Codec
 from asyncop.metrics.cache import CacheMetrics
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from asyncop.api.resource import Resource
+    from asyncop.api.selectors import Matcher
     from asyncop.client import Client
 
 log = structlog.get_logger("asyncop.cache")
@@ -102,7 +104,9 @@ class Informer:
     metrics: CacheMetrics = field(init=False)
     failures: dict[str | None, str] = field(default_factory=dict)
     """By namespace (None: all), why its latest list or watch failed; empty while all is well."""
-    _writer: Any = field(init=False)
+    _writer: StoreWriter = field(init=False)
+    _codec: Codec = field(init=False)
+    _matches: Matcher | None = field(init=False)
     _classes: list[type[Object]] = field(default_factory=list)
     _keep_raw: bool = False
     _unsynced: set[str | None] = field(init=False)
@@ -111,6 +115,7 @@ class Informer:
 
     def __post_init__(self) -> None:
         self.store, self._writer = Store.create()
+        self._matches = label_matcher(self.scope.labels) if self.scope.labels else None
         self._unsynced = set(self.scope.namespaces or [None])
         self.metrics = CacheMetrics(self.scope.resource.group_resource)
         self.store.subscribe(self._report_unreadable)
@@ -140,6 +145,7 @@ class Informer:
         Failures of the server are retried for ever and shown in `failures`.
         """
         self.is_started = True
+        self._codec = Codec(tuple(self._classes), keep_raw=self._keep_raw)
         return self._run()
 
     async def _run(self) -> None:
@@ -153,11 +159,23 @@ class Informer:
             self.metrics.close()
 
     def _reflector(self, namespace: str | None) -> Reflector:
-        classes = tuple(self._classes)
-        metadata_only = not self._keep_raw and all(is_metadata_only(cls) for cls in classes)
+        metadata_only = not self._keep_raw and all(is_metadata_only(cls) for cls in self._classes)
         source = _Source(self.client, self.scope, namespace, metadata_only)
-        codec = Codec(classes, keep_raw=self._keep_raw)
-        return Reflector(source, self._writer, codec, _ReflectorEvents(self, namespace), namespace)
+        return Reflector(source, self._writer, self._codec, _ReflectorEvents(self, namespace), namespace)
+
+    def observe_write(self, data: bytes, writer: str) -> None:
+        """Enter the answer of a write of this resource, if it belongs to the scope, so that it is read back at once."""
+        try:
+            record = self._codec.decode_item(data)
+        except DecodeError:
+            return  # the watch will bring it, and tell
+        namespaces = self.scope.namespaces
+        namespace = record.metadata.namespace if namespaces is not None else None
+        if namespaces is not None and namespace not in namespaces:
+            return
+        if self._matches is not None and not self._matches(record.metadata.labels):
+            return  # it leaves the scope, if it was in it: the watch tells
+        self._writer.put_written(record, writer, namespace, only_known=bool(self.scope.fields))
 
     def _synced(self, namespace: str | None) -> None:
         self._recovered(namespace)
@@ -199,6 +217,7 @@ class Informers:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._informers: dict[Scope, Informer] = {}
+        client.on_write.append(self._observe_write)
 
     def get(self, scope: Scope) -> Informer:
         """The informer of a scope, shared, made on the first call."""
@@ -207,6 +226,15 @@ class Informers:
             informer = self._informers[scope] = Informer(self._client, scope)
         return informer
 
+    def _observe_write(self, resource: Resource, data: bytes, writer: str) -> None:
+        for scope, informer in self._informers.items():
+            if informer.is_started and _is_same(scope.resource, resource):
+                informer.observe_write(data, writer)
+
     def unstarted(self) -> list[Informer]:
         """Those that nobody runs yet."""
         return [informer for informer in self._informers.values() if not informer.is_started]
+
+
+def _is_same(one: Resource, other: Resource) -> bool:
+    return (one.group, one.version, one.plural) == (other.group, other.version, other.plural)

@@ -154,7 +154,8 @@ class Reflector:
             self._writer.put(record, is_initial=not self._has_synced)
         if page.continue_token:
             return Listing(page.continue_token, state.seen)
-        self._writer.retain(state.seen, self._namespace)
+        self._writer.retain(state.seen, self._namespace, page.resource_version)
+        self._writer.reached(page.resource_version, self._namespace)
         self._has_synced = True
         self._events.on_synced()
         return Watching(page.resource_version)
@@ -191,7 +192,9 @@ class Reflector:
             self._writer.remove(record.metadata)
         elif kind != "BOOKMARK":
             self._writer.put(record)
-        return record.metadata.resource_version
+        version = record.metadata.resource_version
+        self._writer.reached(version, self._namespace)
+        return version
 
     def _after_failure(self, error: AsyncopError, again: Listing | Watching) -> State:
         now = asyncio.get_running_loop().time()

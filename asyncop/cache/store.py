@@ -38,6 +38,10 @@ class Delta(NamedTuple):
     """None: the object is gone; `old` is what was last seen of it."""
     is_initial: bool = False
     """Part of the first list: backlog, not news."""
+    writer: str = ""
+    """The field manager whose write brought it, if it came as a write's answer: news for everybody else."""
+    is_forced: bool = False
+    """Somebody else's change is already part of what a write's answer brought; it counts although nothing differs."""
 
 
 Subscriber = Callable[[Delta], None]
@@ -129,17 +133,17 @@ class Store:
         """Bytes of JSON kept for untyped readers."""
         return self._raw_bytes
 
-    def set(self, request: Request, old: Record | None, new: Record | None, *, is_initial: bool) -> None:
+    def apply(self, delta: Delta) -> None:
         """For the writer: replace a record, then indexes, then tell the subscribers."""
-        self._keep(request, old, new)
-        for index in self._indexes.values():
-            index.replace(request, old, new)
-        delta = Delta(request, old, new, is_initial)
+        if not delta.is_forced:
+            self._keep(delta.request, delta.old, delta.new)
+            for index in self._indexes.values():
+                index.replace(delta.request, delta.old, delta.new)
         for subscriber in self._subscribers:
             try:
                 subscriber(delta)
             except Exception:
-                log.exception("Subscriber failed", namespace=request.namespace, name=request.name)
+                log.exception("Subscriber failed", namespace=delta.request.namespace, name=delta.request.name)
 
     def _keep(self, request: Request, old: Record | None, new: Record | None) -> None:
         if old is not None:
@@ -157,39 +161,88 @@ class Store:
 
 
 class StoreWriter:
-    """Applies what list and watch say. Versions of one object only go forward."""
+    """Applies what list, watch and the answers of writes say. Versions of one object only go forward.
+
+    The answer of a write enters at once, so that whoever wrote reads it back. The watch brings the same version later,
+    which then is no news. What the watch brings in between was somebody else's change, on top of which the write was
+    made: its content is here already, but it still has to wake whoever listens.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._seen: dict[str, int] = {}  # by namespace ("": cluster), the last version of a list or watch
+        self._written: dict[Request, set[str]] = {}  # versions that came as answers, until the watch has passed them
 
     def put(self, record: Record, *, is_initial: bool = False) -> None:
-        """Enter an object as the server has it; an older version than the one here is ignored."""
+        """Enter an object as list or watch has it; an older version than the one here is ignored."""
         metadata = record.metadata
         request = Request(metadata.namespace, metadata.name)
         old = self._store.get(request)
+        is_own = self._is_own(request, metadata.resource_version)
         if old is not None:
             if old.metadata.uid != metadata.uid:
-                self._store.set(request, old, None, is_initial=is_initial)
+                self._store.apply(Delta(request, old, None, is_initial))
                 old = None
             elif not _is_newer(metadata.resource_version, old.metadata.resource_version):
+                if not is_own and request in self._written:
+                    self._store.apply(Delta(request, old, old, is_forced=True))
                 return
-        self._store.set(request, old, record, is_initial=is_initial)
+        self._store.apply(Delta(request, old, record, is_initial))
+
+    def put_written(self, record: Record, writer: str, namespace: str | None, *, only_known: bool) -> None:
+        """Enter the answer of a write, if the watch of its scope hasn't come past it.
+
+        `only_known`: the scope's selectors can't be judged here, so only an object that is known already is replaced.
+        """
+        metadata = record.metadata
+        request = Request(metadata.namespace, metadata.name)
+        old = self._store.get(request)
+        version = metadata.resource_version
+        if not version.isdecimal() or int(version) <= self._seen.get(namespace or "", 0):
+            return
+        if old is None:
+            if only_known:
+                return
+        elif old.metadata.uid != metadata.uid or not _is_newer(version, old.metadata.resource_version):
+            return
+        self._written.setdefault(request, set()).add(version)
+        self._store.apply(Delta(request, old, record, writer=writer))
 
     def remove(self, metadata: ObjectMeta) -> None:
         """Take an object out, as a DELETED line says; one reborn meanwhile under the same name stays."""
         request = Request(metadata.namespace, metadata.name)
+        self._written.pop(request, None)
         old = self._store.get(request)
         if old is not None and (not metadata.uid or old.metadata.uid == metadata.uid):
-            self._store.set(request, old, None, is_initial=False)
+            self._store.apply(Delta(request, old, None))
 
-    def retain(self, seen: set[Request], namespace: str | None) -> None:
-        """Take out what a complete list of the scope (a namespace, or None for all) no longer held.
+    def retain(self, seen: set[Request], namespace: str | None, version: str) -> None:
+        """Take out what a complete list of the scope (a namespace, or None for all), as of `version`, no longer held.
 
-        This is how deletions that fell into a gap of the watch are delivered.
+        This is how deletions that fell into a gap of the watch are delivered. What was written after the list stays.
         """
         for request, record in list(self._store.items(namespace)):
-            if request not in seen:
-                self._store.set(request, record, None, is_initial=False)
+            if request not in seen and not _is_later(record.metadata.resource_version, version):
+                self._written.pop(request, None)
+                self._store.apply(Delta(request, record, None))
+
+    def reached(self, version: str, namespace: str | None) -> None:
+        """List or watch of a scope has come to `version`: answers of older writes are history from now on."""
+        if version.isdecimal():
+            self._seen[namespace or ""] = max(int(version), self._seen.get(namespace or "", 0))
+
+    def _is_own(self, request: Request, version: str) -> bool:
+        """Whether this version came as the answer of a write before; forgets those that the watch has passed."""
+        written = self._written.get(request)
+        if written is None:
+            return False
+        is_own = version in written
+        left = {other for other in written if _is_later(other, version)}
+        if left:
+            self._written[request] = left
+        else:
+            del self._written[request]
+        return is_own
 
 
 def _is_newer(version: str, than: str) -> bool:
@@ -197,3 +250,8 @@ def _is_newer(version: str, than: str) -> bool:
     if version.isdecimal() and than.isdecimal():
         return int(version) > int(than)
     return version != than
+
+
+def _is_later(version: str, than: str) -> bool:
+    """Whether `version` is known to be later; of opaque versions nothing is known."""
+    return version.isdecimal() and than.isdecimal() and int(version) > int(than)

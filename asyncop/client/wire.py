@@ -252,6 +252,14 @@ class Codec:
             raise DecodeError(f"the server's watch line can't be read: {error}") from error
         return WatchEvent(event.type, self._piecewise(event.object))
 
+    def decode_item(self, data: bytes) -> Record:
+        """One object by itself, e.g. the answer of a write.
+
+        Raises:
+            DecodeError: it has no readable metadata.
+        """
+        return self._piecewise(msgspec.Raw(data))
+
     def _typed(self, obj: Object) -> Record:
         self._share(obj.metadata)
         return Record(obj.metadata, (obj,), None)

@@ -114,7 +114,7 @@ class Controller:
         cls = declared.kind if isinstance(declared.kind, type) else None
         view = informer.view(cls, declared.indexes)
         self._stores.add(declared.kind, source, DeclaredView(view, resource.namespaced))
-        return view, Lens(view, cls)
+        return view, Lens(view, cls, self._client.field_manager)
 
     def _informer(self, informers: Informers, declared: Reconciler[Any] | Source, resource: Resource) -> Informer:
         namespaces = self._namespaces if declared.namespaces is None else declared.namespaces

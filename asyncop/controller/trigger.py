@@ -35,8 +35,8 @@ class Lens:
     declared costs a decode and no more. Untyped readers see every update.
     """
 
-    def __init__(self, view: StoreView[Any], cls: type[Object] | None) -> None:
-        self._view = view
+    def __init__(self, view: StoreView[Any], cls: type[Object] | None, writer: str) -> None:
+        self._view, self._writer = view, writer
         fields = [name for name in fields_of(cls) if name != "metadata"] if cls else []
         self._content: Callable[[Any], Any] = attrgetter(*fields) if fields else lambda obj: None
         self._is_typed = cls is not None
@@ -44,11 +44,16 @@ class Lens:
     def see(self, delta: Delta) -> tuple[Any, Any] | None:
         """(new, old) as this reader sees them, or None if nothing changed for it.
 
-        An unreadable object is seen as None; when both are None there is nothing to tell.
+        An unreadable object is seen as None; when both are None there is nothing to tell. What the reader's own
+        controller has written is no change for it; what somebody else wrote just before is, though it came in one.
         """
+        if delta.writer and delta.writer == self._writer:
+            return None
         new, old = self._project(delta.new), self._project(delta.old)
         if new is None and old is None:
             return None
+        if delta.is_forced:
+            return new, old
         if self._is_typed and new is not None and old is not None and self._is_equal(new, old):
             return None
         return new, old

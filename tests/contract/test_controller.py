@@ -265,6 +265,31 @@ async def test_a_paused_object_is_left_alone_until_the_annotation_goes(api: Api,
         await until(lambda: "a" in runs, "it ran once it was no longer paused")
 
 
+async def test_what_it_wrote_it_reads_back_at_once_and_is_not_woken_by(api: Api, kubeconfig: Path) -> None:
+    read_back: list[str | None] = []
+    runs: list[str] = []
+    others: list[str] = []
+
+    @asyncop.reconciler(ConfigMap)
+    async def writes(obj: ConfigMap, ctx: asyncop.Context) -> None:
+        runs.append(obj.data.get("k", ""))
+        await ctx.client.patch(obj, {"data": {"k": "mine"}})
+        cached = ctx.store(ConfigMap).get(obj.metadata.name)
+        read_back.append(cached and cached.data.get("k"))
+
+    @asyncop.reconciler(ConfigMap)
+    async def looks(obj: ConfigMap, ctx: asyncop.Context) -> None:
+        others.append(obj.data.get("k", ""))
+
+    api.create("a", k="theirs")
+    async with operating(kubeconfig, api.namespace, writes, looks):
+        await until(lambda: "mine" in others, "the other controller was woken by the write")
+        assert (runs, read_back) == (["theirs"], ["mine"])
+        api.patch("a", {"data": {"k": "theirs again"}})
+        await until(lambda: runs == ["theirs", "theirs again"], "somebody else's write woke it")
+        await until(lambda: read_back == ["mine", "mine"], "and it wrote again")
+
+
 async def test_enqueue_runs_a_key_from_outside(api: Api, kubeconfig: Path) -> None:
     runs: list[str] = []
 

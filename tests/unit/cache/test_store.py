@@ -86,7 +86,7 @@ def test_a_late_deletion_of_a_former_life_changes_nothing(cache: Setup) -> None:
 def test_a_complete_list_takes_out_what_it_did_not_hold_in_its_own_namespace(cache: Setup) -> None:
     for name, namespace in (("a", "ns"), ("b", "ns"), ("c", "other")):
         cache.writer.put(record(name, 1, namespace=namespace))
-    cache.writer.retain({Request("ns", "a")}, "ns")
+    cache.writer.retain({Request("ns", "a")}, "ns", "9")
     assert sorted(cache.view.requests()) == [("ns", "a"), ("other", "c")]
     assert cache.told()[-1] == ("b", "1", None)
 
@@ -145,6 +145,54 @@ def test_a_subscriber_that_raises_does_not_keep_the_others_from_hearing(cache: S
     cache.store.subscribe(heard.append)
     cache.writer.put(record("a", 1))
     assert len(heard) == 1
+
+
+def test_a_writes_answer_is_read_back_at_once_and_is_no_news_when_the_watch_brings_it(cache: Setup) -> None:
+    cache.writer.put(record("a", 1, node="old"))
+    cache.writer.put_written(record("a", 5, node="new"), "me", None, only_known=False)
+    assert cache.view.get("a", "ns").spec.node == "new"
+    assert cache.deltas[-1].writer == "me"
+    told = len(cache.deltas)
+    cache.writer.put(record("a", 5, node="new"))
+    assert len(cache.deltas) == told
+
+
+def test_an_older_watch_line_never_overwrites_a_writes_answer(cache: Setup) -> None:
+    cache.writer.put(record("a", 1))
+    cache.writer.put_written(record("a", 5, node="new"), "me", None, only_known=False)
+    cache.writer.put(record("a", 3, node="between"))
+    assert cache.view.get("a", "ns").spec.node == "new"
+
+
+def test_a_change_that_a_write_was_made_on_top_of_still_counts(cache: Setup) -> None:
+    cache.writer.put(record("a", 1))
+    cache.writer.put_written(record("a", 5, node="new"), "me", None, only_known=False)
+    cache.writer.put(record("a", 3, node="between"))
+    assert cache.deltas[-1].is_forced
+    cache.writer.put(record("a", 5, node="new"))
+    cache.writer.put(record("a", 7, node="later"))
+    assert not cache.deltas[-1].is_forced
+
+
+def test_a_deletion_that_the_watch_has_seen_wins_over_a_late_answer(cache: Setup) -> None:
+    cache.writer.put(record("a", 1))
+    cache.writer.remove(record("a", 9).metadata)
+    cache.writer.reached("9", None)
+    cache.writer.put_written(record("a", 5), "me", None, only_known=False)
+    assert cache.view.get("a", "ns") is None
+
+
+def test_what_was_written_after_a_list_was_made_is_not_missing_from_it(cache: Setup) -> None:
+    cache.writer.put_written(record("new", 12), "me", None, only_known=False)
+    cache.writer.retain(set(), None, "10")
+    assert cache.view.get("new", "ns") is not None
+    cache.writer.retain(set(), None, "12")
+    assert cache.view.get("new", "ns") is None
+
+
+def test_where_selectors_cannot_be_judged_only_known_objects_are_replaced(cache: Setup) -> None:
+    cache.writer.put_written(record("a", 5), "me", None, only_known=True)
+    assert cache.view.get("a", "ns") is None
 
 
 OPERATIONS = st.lists(
