@@ -10,7 +10,7 @@ from tests.testbed.cluster import Cluster
 from tests.testbed.errors import MissingToolError
 from tests.testbed.fixtures import give_up
 from tests.testbed.images import PAUSE
-from tests.testbed.installation import Installation, deliver_image
+from tests.testbed.installation import Installation, build_image
 from tests.testbed.node import Node
 from tests.testbed.processes import wait_until
 from tests.testbed.workload import Workload, container_id, is_ready
@@ -23,7 +23,7 @@ RECONCILED = 12.0
 def asyncop(cluster: Cluster) -> Iterator[Installation]:
     """Installed on node2, which survives all of this; one release for every test here."""
     try:
-        deliver_image(cluster)
+        cluster.load_image(build_image())
     except MissingToolError as error:
         give_up(str(error))
     installation = Installation(cluster)

@@ -4,6 +4,7 @@ Left to the callers: the cluster, and how long they want to wait for what.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.testbed import image_build
@@ -15,8 +16,8 @@ from tests.testbed.workload import is_ready, is_terminating
 Json = dict[str, Any]
 
 CHART = image_build.ROOT / "helm"
-IMAGE = "asyncop:dev"
-"""As the Makefile names it; the archive also carries the tag that the chart asks for by default."""
+_IMAGE = "asyncop:dev"
+"""As the Makefile names it; the archive also has the tag that the chart asks for by default."""
 
 SHORT_WINDOWS: Mapping[str, str] = {
     "taintAge": "3s",
@@ -30,16 +31,16 @@ _READY_TIMEOUT = 120.0
 _GONE_TIMEOUT = 120.0
 
 
-def deliver_image(cluster: Cluster) -> None:
-    """Build the image of this checkout, unless that is done, and load it into every node.
+def build_image() -> Path:
+    """Build the image of this checkout, unless that is done; returns its archive, for Cluster.load_image().
 
     Raises:
         MissingToolError: this machine can't build it.
         TestbedError: a step failed.
     """
     archive = image_build.default_archive()
-    image_build.build(IMAGE, archive)
-    cluster.load_image(archive)
+    image_build.build(_IMAGE, archive)
+    return archive
 
 
 class Installation:
@@ -52,10 +53,11 @@ class Installation:
 
     def arguments(self, node: str) -> list[str]:
         """What follows `helm` in an installation that force-deletes after short windows and itself runs on `node`."""
-        options = ["enabled=true", "mode=delete", *(f"{key}={value}" for key, value in SHORT_WINDOWS.items())]
+        windows = ",".join(f"controllers.stuckPods.{key}={value}" for key, value in SHORT_WINDOWS.items())
         return [
             *("install", self.name, str(CHART), "--namespace", self.namespace, "--create-namespace"),
-            *("--set", ",".join(f"controllers.stuckPods.{option}" for option in options)),
+            *("--set", "controllers.stuckPods.enabled=true,controllers.stuckPods.mode=delete"),
+            *("--set", windows),
             *("--set", rf"nodeSelector.kubernetes\.io/hostname={node}"),
         ]
 
