@@ -23,7 +23,7 @@ from asyncop.client.wire import Codec
 from asyncop.metrics.cache import CacheMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from asyncop.api.resource import Resource
@@ -139,16 +139,14 @@ class Informer:
         """Wait until `is_synced`."""
         await self._sync.wait()
 
-    def run(self) -> Awaitable[None]:
-        """Reflect until cancelled. Counts as started from this call on, so that later readers get another informer.
-
-        Failures of the server are retried for ever and shown in `failures`.
-        """
+    def start(self) -> Callable[[], Awaitable[None]]:
+        """Take no more readers; returns `run`, to be run as a task."""
         self.is_started = True
         self._codec = Codec(tuple(self._classes), keep_raw=self._keep_raw)
-        return self._run()
+        return self.run
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Reflect until cancelled. Failures of the server are retried for ever and shown in `failures`."""
         self.metrics.watch(objects=lambda: len(self.store), raw_bytes=lambda: self.store.raw_bytes)
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -42,6 +42,8 @@ class Delta(NamedTuple):
     """The field manager whose write brought it, if it came as a write's answer: news for everybody else."""
     is_forced: bool = False
     """Somebody else's change is already part of what a write's answer brought; it counts although nothing differs."""
+    is_echo: bool = False
+    """The answer of a write that the watch has been quicker to bring: only tells whose write that was."""
 
 
 Subscriber = Callable[[Delta], None]
@@ -135,7 +137,7 @@ class Store:
 
     def apply(self, delta: Delta) -> None:
         """For the writer: replace a record, then indexes, then tell the subscribers."""
-        if not delta.is_forced:
+        if delta.new is not delta.old:
             self._keep(delta.request, delta.old, delta.new)
             for index in self._indexes.values():
                 index.replace(delta.request, delta.old, delta.new)
@@ -198,6 +200,9 @@ class StoreWriter:
         request = Request(metadata.namespace, metadata.name)
         old = self._store.get(request)
         version = metadata.resource_version
+        if old is not None and old.metadata.resource_version == version:
+            self._store.apply(Delta(request, old, old, writer=writer, is_echo=True))
+            return
         if not version.isdecimal() or int(version) <= self._seen.get(namespace or "", 0):
             return
         if old is None:

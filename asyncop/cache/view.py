@@ -97,6 +97,10 @@ class StoreView(Generic[ViewT]):
         """See `Store.subscribe`."""
         self._store.subscribe(subscriber)
 
+    def knows(self, request: Request) -> bool:
+        """Whether the object is cached, readable or not."""
+        return self._store.get(request) is not None
+
     def requests(self) -> builtins.list[Request]:
         """The keys of everything that is cached, unreadable objects too."""
         return [request for request, _ in self._store.items()]

@@ -8,6 +8,7 @@ is read has synced.
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -65,6 +66,7 @@ class Controller:
         self._recorder = recorder
         self._given_up: dict[Request, Any] = {}
         self._unreadable: set[Request] = set()
+        self._changed_meanwhile: dict[Request, set[tuple[Request, str]]] = {}  # by running key: (object, version)
         self._view: StoreView[Any]
         self.is_prepared = False
         self.problem = ""
@@ -113,6 +115,7 @@ class Controller:
             self._required.append(informer)
         cls = declared.kind if isinstance(declared.kind, type) else None
         view = informer.view(cls, declared.indexes)
+        view.subscribe(self._forget_own)
         self._stores.add(declared.kind, source, DeclaredView(view, resource.namespaced))
         return view, Lens(view, cls, self._client.field_manager)
 
@@ -135,14 +138,29 @@ class Controller:
         given_up = self._given_up.get(request)
         if given_up is not None and given_up == _identity(delta.new.metadata):
             return
-        self._add(request, delta.is_initial)
+        self._add(request, delta)
 
     def _source_changed(self, request: Request, delta: Delta) -> None:
-        self._add(request, delta.is_initial)
+        self._add(request, delta)
 
-    def _add(self, request: Request, is_initial: bool) -> None:
+    def _add(self, request: Request, delta: Delta) -> None:
+        """Queue the key, or note why it must run once more after the run under way."""
         self._given_up.pop(request, None)
-        self.queue.add(request, Priority.BACKLOG if is_initial else Priority.CHANGE)
+        if delta.new is not None and self.queue.is_processing(request):
+            version = (delta.request, delta.new.metadata.resource_version)
+            self._changed_meanwhile.setdefault(request, set()).add(version)
+        else:
+            self.queue.add(request, Priority.BACKLOG if delta.is_initial else Priority.CHANGE)
+
+    def _forget_own(self, delta: Delta) -> None:
+        """What the watch has brought during a run turns out to be what the run itself wrote: no reason to run again."""
+        if delta.is_echo and delta.writer == self._client.field_manager and delta.new is not None:
+            for versions in self._changed_meanwhile.values():
+                versions.discard((delta.request, delta.new.metadata.resource_version))
+
+    def _enqueue(self, request: Request) -> None:
+        self._given_up.pop(request, None)
+        self.queue.add(request)
 
     def _forget(self, request: Request, delta: Delta) -> None:
         """The object is gone: nothing of it may outlive it, least of all for one reborn under its name."""
@@ -191,7 +209,7 @@ class Controller:
         loop = asyncio.get_running_loop()
 
         def enqueue(request: Request) -> None:
-            loop.call_soon_threadsafe(self._add, request, False)
+            loop.call_soon_threadsafe(self._enqueue, request)
 
         self.declared.running.append(enqueue)
         self._publish()
@@ -238,8 +256,7 @@ class Controller:
         await self.queue.join()
 
     async def _work(self) -> None:
-        clock = asyncio.get_running_loop().time
-        since = clock()
+        since = perf_counter()
         while True:
             try:
                 request = await self.queue.get()
@@ -250,10 +267,12 @@ class Controller:
                 await self._process(request)
             finally:
                 self._metrics.active_workers.dec()
+                if self._changed_meanwhile.pop(request, None):
+                    self.queue.add(request)
                 self.queue.done(request)
-            if clock() - since > SLICE:
+            if perf_counter() - since > SLICE:
                 await asyncio.sleep(0)
-                since = clock()
+                since = perf_counter()
 
     async def _resync(self) -> None:
         """Look at every object again once a period, a few at a time; what has given up stays given up."""
@@ -279,10 +298,12 @@ class Controller:
             self.queue.cancel_timer(request)
             return
         ctx = Context(self._services, request, obj, self.queue.failures(request))
-        started = ctx.now()
+        started = perf_counter()  # not the loop's clock: it stands still while a reconcile doesn't await
         outcome = await reconcile(self.declared, obj, ctx)
-        self._metrics.time_seconds.observe(ctx.now() - started)
+        self._metrics.time_seconds.observe(perf_counter() - started)
         self._settle(request, obj.metadata, outcome, ctx)
+        if not self._view.knows(request):  # it went away meanwhile; what the run remembered of it goes too
+            self._services.memos.pop(obj.metadata.uid, None)
 
     def _settle(self, request: Request, metadata: ObjectMeta, outcome: Outcome, ctx: Context) -> None:
         """Decide when the key runs again."""

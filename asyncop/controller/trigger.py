@@ -47,7 +47,7 @@ class Lens:
         An unreadable object is seen as None; when both are None there is nothing to tell. What the reader's own
         controller has written is no change for it; what somebody else wrote just before is, though it came in one.
         """
-        if delta.writer and delta.writer == self._writer:
+        if delta.is_echo or (delta.writer and delta.writer == self._writer):
             return None
         new, old = self._project(delta.new), self._project(delta.old)
         if new is None and old is None:

@@ -29,7 +29,7 @@ from asyncop.manager.loop_lag import LoopLag
 from asyncop.manager.signals import StopSignal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 
 log = structlog.get_logger("asyncop.manager")
 
@@ -136,8 +136,9 @@ class Manager:
 
     def _verdict(self, core: asyncio.Task[None]) -> int:
         error = core.exception()
-        if isinstance(error, ConfigError):
-            raise error
+        config_error = next((cause for cause in _causes(error) if isinstance(cause, ConfigError)), None)
+        if config_error is not None:
+            raise config_error
         if isinstance(error, ApiUnreachableError):
             log.critical(str(error))
             return EXIT_UNREACHABLE
@@ -153,8 +154,8 @@ class Manager:
             self._controllers = [self._controller(declared, client) for declared in self._reconcilers]
             try:
                 async with asyncio.TaskGroup() as group:
-                    group.create_task(_core_task("event recorder", self._recorder.run()), name="event recorder")
-                    group.create_task(_core_task("loop lag", self._lag.run()), name="loop lag")
+                    group.create_task(_core_task("event recorder", self._recorder.run), name="event recorder")
+                    group.create_task(_core_task("loop lag", self._lag.run), name="loop lag")
                     await self._start_controllers(group, informers)
                     for task in self._tasks:
                         group.create_task(self._user_task(task, client), name=f"task {task.name}")
@@ -251,9 +252,9 @@ class Manager:
     def _start(group: asyncio.TaskGroup, controller: Controller, informers: Informers) -> None:
         for informer in informers.unstarted():
             name = f"informer {informer.scope.resource.group_resource}"
-            group.create_task(_core_task(name, informer.run()), name=name)
+            group.create_task(_core_task(name, informer.start()), name=name)
         name = f"controller {controller.name}"
-        group.create_task(_core_task(name, controller.run()), name=name)
+        group.create_task(_core_task(name, controller.run), name=name)
 
     async def _freeze_caches(self) -> None:
         """Once the caches are full, take what lives for ever out of the garbage collector's sight.
@@ -298,8 +299,8 @@ class Manager:
         return "; ".join(problems) or None
 
 
-async def _core_task(name: str, work: Awaitable[None]) -> None:
-    await work
+async def _core_task(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    await work()
     raise CoreTaskEndedError(f"{name} has ended")
 
 
@@ -311,7 +312,14 @@ async def _cancelled(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The errors in a tree of groups."""
+    if isinstance(error, BaseExceptionGroup):
+        for member in error.exceptions:
+            yield from _causes(member)
+    elif error is not None:
+        yield error
+
+
 def _first_line(error: BaseException | None) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
+    return "; ".join(f"{type(cause).__name__}: {cause}" for cause in _causes(error))

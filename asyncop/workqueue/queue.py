@@ -15,6 +15,7 @@ import enum
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from asyncop.aio.backoff import BackoffPolicy
@@ -60,6 +61,7 @@ class WorkQueue(Generic[KeyT]):
 
     def __init__(self, backoff: BackoffPolicy = DEFAULT_BACKOFF, metrics: QueueMetrics | None = None) -> None:
         self._backoff, self._metrics = backoff, metrics
+        # Durations are taken from the system's clock: the loop's stands still while a worker doesn't await.
         self._ready: dict[Priority, OrderedDict[KeyT, float]] = {priority: OrderedDict() for priority in Priority}
         self._changes, self._backlog = self._ready[Priority.CHANGE], self._ready[Priority.BACKLOG]
         self._processing: dict[KeyT, float] = {}
@@ -152,7 +154,7 @@ class WorkQueue(Generic[KeyT]):
     def done(self, key: KeyT) -> float:
         """Say that `key` has been processed; returns the seconds it took. Added meanwhile, it is ready again."""
         started = self._processing.pop(key)
-        took = self._now() - started
+        took = perf_counter() - started
         if self._metrics:
             self._metrics.work_duration.observe(took)
         again = self._again.pop(key, None)
@@ -186,6 +188,10 @@ class WorkQueue(Generic[KeyT]):
         """Whether `key` is ready or being processed."""
         return key in self._changes or key in self._backlog or key in self._processing
 
+    def is_processing(self, key: KeyT) -> bool:
+        """Whether a worker has `key` now."""
+        return key in self._processing
+
     def due(self, key: KeyT) -> float | None:
         """The loop time at which the key's timer fires, if it has one."""
         return self._timers.get(key)
@@ -202,7 +208,7 @@ class WorkQueue(Generic[KeyT]):
 
     def running(self) -> list[float]:
         """For each key being processed, for how many seconds it has been so."""
-        now = self._now()
+        now = perf_counter()
         return [now - since for since in self._processing.values()]
 
     # -- inside
@@ -230,11 +236,11 @@ class WorkQueue(Generic[KeyT]):
             return
         if priority is Priority.CHANGE:
             since = self._backlog.pop(key, None)
-            self._changes[key] = self._now() if since is None else since
+            self._changes[key] = perf_counter() if since is None else since
         elif key in self._backlog:
             return
         else:
-            self._backlog[key] = self._now()
+            self._backlog[key] = perf_counter()
         self._wake_one()
 
     def _take(self) -> KeyT | None:
@@ -242,7 +248,7 @@ class WorkQueue(Generic[KeyT]):
         if not ready:
             return None
         key, since = ready.popitem(last=False)
-        now = self._now()
+        now = perf_counter()
         if self._metrics:
             self._metrics.queue_duration.observe(now - since)
         self._processing[key] = now

@@ -429,3 +429,18 @@ async def test_an_api_server_that_never_answers_ends_with_exit_code_4(tmp_path: 
     )
     options = asyncop.ManagerOptions(kubeconfig=str(kubeconfig), start_timeout=0.5)
     assert await asyncop.Manager(options=options).run() == 4
+
+
+async def test_a_wrong_declaration_found_at_start_is_raised_as_the_configuration_error_it_is(
+    api: Api, kubeconfig: Path
+) -> None:
+    @asyncop.reconciler("apps/v1/deployments", fields="metadata.name=a")
+    async def first(obj: asyncop.UntypedObject, ctx: asyncop.Context) -> None: ...
+
+    async def resolve(kind: object) -> None:
+        raise asyncop.ConfigError("'things' is a.example and b.example; name the group")
+
+    async with asyncop.connect(str(kubeconfig), user_agent="test", field_manager="test") as client:
+        client.resolve = resolve  # type: ignore[assignment,method-assign]  # a server with two such kinds
+        with pytest.raises(asyncop.ConfigError, match="name the group"):
+            await asyncop.Manager(reconcilers=[first], client=client).run()

@@ -98,7 +98,7 @@ class StuckPods:
 
     async def _verdict(self, pod: Pod, node: Node, taints: tuple[Taint, ...], ctx: asyncop.Context) -> Refusal | None:
         """None once the Pod is gone or was deleted."""
-        against = await self._against(pod, node, taints, ctx)
+        against = await self._against(pod, node, taints, ctx, anew=False)
         if against is None:
             against = self._breaker(ctx)
         if against is None and self._options.mode == "report":
@@ -108,14 +108,16 @@ class StuckPods:
         async with self._deleting:
             return self._breaker(ctx) or await self._delete(pod, ctx)
 
-    async def _against(self, pod: Pod, node: Node, taints: tuple[Taint, ...], ctx: asyncop.Context) -> Refusal | None:
+    async def _against(
+        self, pod: Pod, node: Node, taints: tuple[Taint, ...], ctx: asyncop.Context, *, anew: bool
+    ) -> Refusal | None:
         """What speaks against it: the rules, then the Lease."""
         against = refusal(pod, node, taints, self._options, datetime.now(UTC))
         if against is not None:
             if against.reason is Reason.NODE_READY:
                 self._leases.forget(node.metadata.name)
             return against if against.again is None else against._replace(again=against.again + MARGIN)
-        return await self._leases.refusal(node.metadata.name, ctx)
+        return await self._leases.refusal(node.metadata.name, ctx, anew=anew)
 
     def _breaker(self, ctx: asyncop.Context) -> Refusal | None:
         nodes = ctx.store(Node).list()
@@ -132,7 +134,7 @@ class StuckPods:
         taints = node.matching_taints(self._options.taints)
         if pod.metadata.uid != cached.metadata.uid or pod.metadata.deletion_timestamp is None or not taints:
             return Refusal(Reason.CHANGED, "the Pod or its node has changed meanwhile", JUDGE_AGAIN)
-        against = await self._against(pod, node, taints, ctx)
+        against = await self._against(pod, node, taints, ctx, anew=True)
         if against is not None:
             return against
         return await self._send(pod, ctx)

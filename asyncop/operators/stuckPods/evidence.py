@@ -12,6 +12,7 @@ import asyncop
 from asyncop.operators.stuckPods.objects import LEASE_NAMESPACE, Lease
 from asyncop.operators.stuckPods.rules import Reason, Refusal
 
+REUSE = 1.0  # seconds that one read serves all Pods of a node; the look before a deletion is always a new one
 MARGIN = 0.1  # seconds added to a wait, so that a look comes after the window and not on its edge
 
 
@@ -19,6 +20,9 @@ MARGIN = 0.1  # seconds added to a wait, so that a look comes after the window a
 class _Seen:
     content: tuple[object, ...]
     since: float
+    """When this content was first read."""
+    read_at: float
+    """When it was read last."""
 
 
 class LeaseObserver:
@@ -32,12 +36,17 @@ class LeaseObserver:
         """The node has given a sign of life: whatever was seen before proves nothing."""
         self._seen.pop(node, None)
 
-    async def refusal(self, node: str, ctx: asyncop.Context) -> Refusal | None:
-        """Read the Lease now; None if it has not moved during the window that ends now.
+    async def refusal(self, node: str, ctx: asyncop.Context, *, anew: bool) -> Refusal | None:
+        """Look at the Lease; None if it has not moved during the window that ends with the look.
+
+        `anew`: ask the server also if it was asked a moment ago for another Pod of the node.
 
         A failed read proves nothing and keeps what was seen before: an unchanged Lease afterwards was unchanged all
         the time, since every renewal changes it for good.
         """
+        seen = self._seen.get(node)
+        if not anew and seen is not None and ctx.now() - seen.read_at < REUSE:
+            return self._unmoved(node, seen)
         try:
             lease = await ctx.client.get(Lease, node, namespace=LEASE_NAMESPACE)
         except asyncop.NotFoundError:
@@ -49,18 +58,17 @@ class LeaseObserver:
         """What a Lease read at the monotonic time `now` says; None: it has not moved for the whole window."""
         content = (lease.metadata.uid, lease.spec.renew_time, lease.spec.holder_identity)
         seen = self._seen.get(node)
-        if seen is None or seen.content != content:
-            self._seen[node] = _Seen(content, now)
-            if seen is None:
-                return Refusal(
-                    Reason.LEASE_WATCHED,
-                    f"the Lease of {node} must not move for {self._window:g} s",
-                    self._window + MARGIN,
-                )
-            return Refusal(Reason.LEASE_FRESH, f"the kubelet of {node} has renewed its Lease", self._window + MARGIN)
-        left = self._window - (now - seen.since)
-        if left > 0:
-            return Refusal(
-                Reason.LEASE_WATCHED, f"the Lease of {node} must not move for {self._window:g} s", left + MARGIN
-            )
-        return None
+        if seen is not None and seen.content == content:
+            seen.read_at = now
+            return self._unmoved(node, seen)
+        fresh = self._seen[node] = _Seen(content, now, now)
+        if seen is None:
+            return self._unmoved(node, fresh)
+        return Refusal(Reason.LEASE_FRESH, f"the kubelet of {node} has renewed its Lease", self._window + MARGIN)
+
+    def _unmoved(self, node: str, seen: _Seen) -> Refusal | None:
+        left = self._window - (seen.read_at - seen.since)
+        if left <= 0:
+            return None
+        message = f"the Lease of {node} must not move for {self._window:g} s"
+        return Refusal(Reason.LEASE_WATCHED, message, left + MARGIN)

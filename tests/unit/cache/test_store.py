@@ -157,6 +157,15 @@ def test_a_writes_answer_is_read_back_at_once_and_is_no_news_when_the_watch_brin
     assert len(cache.deltas) == told
 
 
+def test_an_answer_that_the_watch_was_quicker_to_bring_only_tells_whose_write_it_was(cache: Setup) -> None:
+    cache.writer.put(record("a", 1))
+    cache.writer.put(record("a", 5, node="new"))
+    cache.writer.reached("5", None)
+    cache.writer.put_written(record("a", 5, node="new"), "me", None, only_known=False)
+    assert (cache.deltas[-1].is_echo, cache.deltas[-1].writer) == (True, "me")
+    assert cache.view.by_index("node", "new")
+
+
 def test_an_older_watch_line_never_overwrites_a_writes_answer(cache: Setup) -> None:
     cache.writer.put(record("a", 1))
     cache.writer.put_written(record("a", 5, node="new"), "me", None, only_known=False)
