@@ -1,7 +1,7 @@
 """The hash-pinned locks: `python -m tests.lock` renews them, `--check` fails if they don't fit pyproject.toml.
 
-`requirements.txt` is what the image installs, `requirements-build.txt` what builds the wheel, `requirements-dev.txt` all
-that and what tests and linters need. They hold hashes and no addresses, so that any index or mirror serves.
+`requirements.txt` is what the image installs, `requirements-build.txt` what builds the wheel, `requirements-dev.txt`
+all that and what tests and linters need. They hold hashes and no addresses, so that any index or mirror serves.
 """
 
 from __future__ import annotations
