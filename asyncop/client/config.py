@@ -158,12 +158,12 @@ def _kubeconfig_paths(kubeconfig: str | None, *, has_context: bool) -> tuple[Pat
     """The kubeconfig files to use; none if it is the service account's turn."""
     listed = os.environ.get("KUBECONFIG", "")
     if kubeconfig:
-        return (Path(kubeconfig).expanduser(),)
+        return (Path(os.path.expanduser(kubeconfig)),)
     if listed.strip(os.pathsep):
         return _existing(listed)
     if not has_context and os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
         return ()
-    home = Path.home() / ".kube" / "config"
+    home = Path(os.path.expanduser("~")) / ".kube" / "config"  # stays as it is for a user without a home
     if home.exists():
         return (home,)
     raise ConfigError(_nothing_found(home))
@@ -171,7 +171,7 @@ def _kubeconfig_paths(kubeconfig: str | None, *, has_context: bool) -> tuple[Pat
 
 def _existing(listed: str) -> tuple[Path, ...]:
     """The files of $KUBECONFIG that are there; kubectl passes over the others too."""
-    paths = tuple(Path(path).expanduser() for path in listed.split(os.pathsep) if path)
+    paths = tuple(Path(os.path.expanduser(path)) for path in listed.split(os.pathsep) if path)
     found = tuple(path for path in paths if path.exists())
     if not found:
         raise ConfigError(f"KUBECONFIG={listed}: no such file; correct it, unset it, or give --kubeconfig")

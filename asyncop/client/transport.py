@@ -269,7 +269,8 @@ class Transport:
     def translate(self, what: str, error: Exception) -> TransportError:
         """The TransportError that stands for an error of aiohttp, ssl or the system; `what` begins its message."""
         text = f"{what} at {self.host}: {_reason(error)}"
-        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+        is_cut_short = isinstance(getattr(error, "os_error", None), (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+        if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)) and not is_cut_short:
             return UntrustedError(text)
         if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
             return UnreachedError(text)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from asyncop.api.errors import ConfigError
+from asyncop.api.errors import ConfigError, TransportError
+from asyncop.client import connect
 from asyncop.client.config import in_cluster, load_connection
+from tests.unit.client.server import Server, ok
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,6 +180,17 @@ async def test_an_exec_plugin_gives_the_token_and_is_asked_again_on_reload(tmp_p
     assert connection.configuration.api_key == {"BearerToken": "Bearer t1"}
     assert connection.reload is not None
     assert (await connection.reload()).api_key == {"BearerToken": "Bearer t2"}
+
+
+async def test_connect_closes_what_it_opened(tmp_path: Path, server: Server) -> None:
+    server.then(ok(b"v1"))
+    cluster = [{"name": "c", "cluster": {"server": server.url}}]
+    async with connect(written(tmp_path / "config", kubeconfig(clusters=cluster)), user_agent="me/1") as client:
+        assert await client.raw("GET", "/version") == b"v1"
+    assert server.received[0].headers["User-Agent"] == "me/1"
+    assert server.received[0].headers["Authorization"] == "Bearer secret"
+    with pytest.raises(TransportError, match="is closed"):
+        await client.raw("GET", "/version")
 
 
 # -- what is wrong

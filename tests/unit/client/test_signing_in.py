@@ -210,6 +210,29 @@ async def test_a_server_without_tls_is_told(server: Server, pki: Pki) -> None:
     await transport.aclose()
 
 
+async def test_a_handshake_that_is_cut_off_is_tried_again_since_nothing_was_sent(pki: Pki) -> None:
+    connections = 0
+
+    async def cut_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.read(1)
+        writer.close()
+        await writer.wait_closed()
+
+    listener = await asyncio.start_server(cut_off, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    transport = Transport(
+        connection_to(f"https://127.0.0.1:{port}", configuration=configured(pki)), user_agent="test/1", timeout=1
+    )
+    with pytest.raises(TransportError):
+        await transport.request("POST", "/x", body=b"{}")
+    assert connections > 1
+    await transport.aclose()
+    listener.close()
+    await listener.wait_closed()
+
+
 @pytest.mark.parametrize("setting", ["ssl_ca_cert", "cert_file"])
 async def test_rubbish_instead_of_a_certificate_is_a_config_error(pki: Pki, tmp_path: Path, setting: str) -> None:
     rubbish = tmp_path / "rubbish.pem"
