@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         task,
         watch,
     )
-    from asyncop.manager import Manager, ManagerOptions
+    from asyncop.manager import LeaderElectionOptions, Manager, ManagerOptions
 
 __version__ = "0.1.0"
 
@@ -114,7 +114,7 @@ _MODULES = {
         "task",
         "watch",
     ),
-    "asyncop.manager": ("Manager", "ManagerOptions"),
+    "asyncop.manager": ("LeaderElectionOptions", "Manager", "ManagerOptions"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -134,6 +134,7 @@ __all__ = [
     "IntOrString",
     "InvalidError",
     "LabelSelector",
+    "LeaderElectionOptions",
     "LeaseLostError",
     "Manager",
     "ManagerOptions",

@@ -15,7 +15,7 @@ AsyncopError
 ├── DecodeError                one object doesn't fit its type; skip it, never the kind
 ├── TemporaryError             raised by users: try again after `delay`
 ├── PermanentError             raised by users: not again until something new triggers it
-├── LeaseLostError             the lead may be lost: what was about to be written must not be
+├── LeaseLostError             the lead may be lost: what was about to be written must not be; let it pass
 └── ConfigError                a file, flag or option is wrong; the message says what to do
 """
 

@@ -66,6 +66,12 @@ class Client(Reader):
         view.namespace = namespace or self.namespace
         return view
 
+    def gated(self, gate: Gate) -> Client:
+        """A view of the same client whose writes pass `gate`."""
+        view = copy.copy(self)
+        view._gate = gate
+        return view
+
     def check_gate(self) -> float | None:
         """Seconds that writes are allowed from now on; None without a limit.
 

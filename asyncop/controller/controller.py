@@ -17,7 +17,15 @@ from asyncop.api.errors import DecodeError
 from asyncop.api.selectors import field_selector, label_selector
 from asyncop.cache.informers import Informer, Informers, Scope
 from asyncop.controller.context import Context, DeclaredView, Services, Stores, regarding_of
-from asyncop.controller.reconcile import Failed, FailedPermanently, FailedTemporarily, Outcome, Succeeded, reconcile
+from asyncop.controller.reconcile import (
+    Failed,
+    FailedPermanently,
+    FailedTemporarily,
+    LeadLost,
+    Outcome,
+    Succeeded,
+    reconcile,
+)
 from asyncop.controller.source import Owns, Source, Watch
 from asyncop.controller.trigger import Lens, mapped, owner, primary
 from asyncop.metrics.controller import ControllerMetrics
@@ -38,6 +46,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("asyncop.controller")
 
 PAUSED = "asyncop.dev/paused"
+AFTER_LOST_LEAD = 1.0  # seconds; only if it was a false alarm does anybody still work then
 SLICE = 0.01  # seconds that one worker may run without letting the loop breathe; probes and watches share it
 
 
@@ -68,7 +77,8 @@ class Controller:
         self._unreadable: set[Request] = set()
         self._changed_meanwhile: dict[Request, set[tuple[Request, str]]] = {}  # by running key: (object, version)
         self._view: StoreView[Any]
-        self.is_prepared = False
+        self._prepared = asyncio.Event()
+        self._is_active = False  # nothing is queued while nobody works: a standby only keeps its caches warm
         self.problem = ""
         """Why `prepare` failed last; empty once it has succeeded."""
 
@@ -89,7 +99,7 @@ class Controller:
         self._add_primary(informers, resource)
         for source, source_resource in sources:
             self._add_source(informers, source, source_resource, resource)
-        self.is_prepared = True
+        self._prepared.set()
 
     def _add_primary(self, informers: Informers, resource: Resource) -> None:
         declared = self.declared
@@ -145,6 +155,8 @@ class Controller:
 
     def _add(self, request: Request, delta: Delta) -> None:
         """Queue the key, or note why it must run once more after the run under way."""
+        if not self._is_active:
+            return  # every key is queued when the work begins
         self._given_up.pop(request, None)
         if delta.new is not None and self.queue.is_processing(request):
             version = (delta.request, delta.new.metadata.resource_version)
@@ -159,8 +171,9 @@ class Controller:
                 versions.discard((delta.request, delta.new.metadata.resource_version))
 
     def _enqueue(self, request: Request) -> None:
-        self._given_up.pop(request, None)
-        self.queue.add(request)
+        if self._is_active:
+            self._given_up.pop(request, None)
+            self.queue.add(request)
 
     def _forget(self, request: Request, delta: Delta) -> None:
         """The object is gone: nothing of it may outlive it, least of all for one reborn under its name."""
@@ -188,6 +201,11 @@ class Controller:
     # -- running
 
     @property
+    def is_prepared(self) -> bool:
+        """Whether every kind has been resolved and declared."""
+        return self._prepared.is_set()
+
+    @property
     def unsynced(self) -> list[str]:
         """Why the controller isn't ready: what it reads that has not synced once, with the latest failure."""
         if not self.is_prepared:
@@ -204,16 +222,19 @@ class Controller:
             await informer.wait_synced()
 
     async def run(self) -> None:
-        """Reconcile until `drain`, or until cancelled."""
+        """Reconcile every object, then what changes, until cancelled; after `drain` it only waits for that.
+
+        May be run again after it was cancelled, as when the lead is won back: nothing of the former run is left.
+        """
+        await self._prepared.wait()
         await self.wait_synced()
         loop = asyncio.get_running_loop()
 
         def enqueue(request: Request) -> None:
             loop.call_soon_threadsafe(self._enqueue, request)
 
+        self._begin()
         self.declared.running.append(enqueue)
-        self._publish()
-        log.info("Started workers", controller=self.name, count=self.declared.workers, objects=len(self._view))
         try:
             async with asyncio.TaskGroup() as tasks:
                 resync = tasks.create_task(self._resync(), name=f"resync {self.name}")
@@ -223,10 +244,27 @@ class Controller:
                 ]
                 await asyncio.wait(workers)
                 resync.cancel()
+            await asyncio.Event().wait()  # drained: other controllers may still be ending their work
         finally:
             self.declared.running.remove(enqueue)
-            self._metrics.close()
-            self._queue_metrics.close()
+            self._end()
+
+    def _begin(self) -> None:
+        self._is_active = True
+        self._publish()
+        for request in self._view.requests():
+            self.queue.add(request, Priority.BACKLOG)
+        log.info("Started workers", controller=self.name, count=self.declared.workers, objects=len(self._view))
+
+    def _end(self) -> None:
+        self._is_active = False
+        self.queue.shut_down()
+        self.queue = WorkQueue(metrics=self._queue_metrics)
+        self._given_up.clear()
+        self._changed_meanwhile.clear()
+        self._services.memos.clear()
+        self._metrics.close()
+        self._queue_metrics.close()
 
     def _publish(self) -> None:
         queue = self.queue
@@ -326,6 +364,8 @@ class Controller:
                 self._metrics.reconcile_total("error")
                 self._metrics.terminal_errors.inc()
                 ctx.log.error("Reconciler gave up until something changes", err=str(error))
+            case LeadLost():
+                self.queue.add_after(request, AFTER_LOST_LEAD)
             case Failed(error):
                 delay = self.queue.add_rate_limited(request)
                 self._metrics.reconcile_total("error")

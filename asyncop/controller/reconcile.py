@@ -45,7 +45,12 @@ class FailedPermanently:
     error: PermanentError
 
 
-Outcome = Succeeded | Failed | FailedTemporarily | FailedPermanently
+@dataclass(frozen=True, slots=True)
+class LeadLost:
+    """A write was refused since the lead may be lost. All work is about to be cancelled; nobody is to blame."""
+
+
+Outcome = Succeeded | Failed | FailedTemporarily | FailedPermanently | LeadLost
 
 _DONE = Succeeded()
 
@@ -60,7 +65,7 @@ async def reconcile(declared: Reconciler[Any], obj: Any, ctx: Context) -> Outcom
     except PermanentError as error:
         return FailedPermanently(error)
     except LeaseLostError:
-        raise
+        return LeadLost()
     except Exception as error:
         return Failed(error)
     return _DONE if result is None else _succeeded(result)

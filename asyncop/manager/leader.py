@@ -12,6 +12,7 @@ Who cancels the work when the lead is lost, and releases the Lease last of all a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import socket
@@ -122,22 +123,17 @@ class LeaderElector:
     async def hold(self) -> None:
         """Renew until the lead is lost, or must be taken as lost since the renew deadline has passed.
 
-        Returns at that moment, not later: a renewal that hangs is cancelled at the deadline.
+        Returns at that moment, not later: a renewal that hangs is cancelled at the deadline. If cancelled, what is left
+        of the lead stays ours, for the last Events, until `release`.
         """
-        try:
-            while True:
-                try:
-                    async with asyncio.timeout(max(0.0, self._left())):
-                        await asyncio.sleep(min(self._options.retry_period, self._left()))
-                        renewed = await self._try("Could not renew the lease")
-                except TimeoutError:
-                    renewed = False
-                if not renewed and (self._left() <= 0 or self._is_taken()):
-                    return
-        finally:
-            self._renewed_at = None
-            metrics.set_master(self._options.name, is_leader=False)
-            log.warning("No longer leader", lease=self._options.name)
+        while self._left() > 0 and not self._is_taken():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._left()):
+                    await asyncio.sleep(self._options.retry_period)
+                    await self._try("Could not renew the lease")
+        self._renewed_at = None
+        metrics.set_master(self._options.name, is_leader=False)
+        log.warning("No longer leader", lease=self._options.name)
 
     async def release(self, timeout: float = 5.0) -> None:
         """Give the Lease up, so that another need not wait for its end; the last thing that is done.
@@ -145,6 +141,7 @@ class LeaderElector:
         Does nothing if it isn't ours. A failure is only logged: the Lease ends by itself.
         """
         self._renewed_at = None
+        metrics.set_master(self._options.name, is_leader=False)
         if self._observed is None or not self._is_ours():
             return
         given_up = {"holder_identity": "", "lease_duration_seconds": 1, "renew_time": _now()}

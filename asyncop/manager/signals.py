@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import structlog
+
+from asyncop.manager.exit import end_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +54,4 @@ class StopSignal:
             self.set()
             return
         log.warning("Received a second signal: ending at once", signal=number.name)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(128 + number)
+        end_at_once(128 + number)

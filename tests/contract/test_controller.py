@@ -444,3 +444,27 @@ async def test_a_wrong_declaration_found_at_start_is_raised_as_the_configuration
         client.resolve = resolve  # type: ignore[assignment,method-assign]  # a server with two such kinds
         with pytest.raises(asyncop.ConfigError, match="name the group"):
             await asyncop.Manager(reconcilers=[first], client=client).run()
+
+
+async def test_a_controller_with_nothing_to_do_does_not_end_anothers_running_reconcile(
+    api: Api, kubeconfig: Path
+) -> None:
+    ended: list[str] = []
+    running, release = asyncio.Event(), asyncio.Event()
+
+    @asyncop.reconciler(ConfigMap)
+    async def busy(obj: ConfigMap, ctx: asyncop.Context) -> None:
+        running.set()
+        await release.wait()
+        ended.append(obj.metadata.name)
+
+    @asyncop.reconciler(Secret)
+    async def idle(obj: Secret, ctx: asyncop.Context) -> None: ...
+
+    api.create("a")
+    async with operating(kubeconfig, api.namespace, busy, idle) as manager:
+        await asyncio.wait_for(running.wait(), 10)
+        manager.stop()
+        await asyncio.sleep(0.3)
+        release.set()
+    assert ended == ["a"]

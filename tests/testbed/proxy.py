@@ -86,7 +86,7 @@ async def _forward(
     async with session.request(
         request.method,
         server + request.path_qs,
-        data=await request.read(),
+        data=await request.read() or None,
         headers=headers,
         timeout=aiohttp.ClientTimeout(total=None),
     ) as upstream:
