@@ -7,6 +7,7 @@ that says what to write.
 from __future__ import annotations
 
 import logging
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from asyncop.api.duration import parse_duration
 from asyncop.cli.suggest import nearest
 
 if TYPE_CHECKING:
@@ -25,6 +27,17 @@ if TYPE_CHECKING:
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _GLOB = re.compile(r"[*?\[\]!]")
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")  # the name part of an annotation or a finalizer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Election:
+    """How replicas are to elect their leader; times in seconds."""
+
+    namespace: str
+    """Empty: that of the service account, or of the kubeconfig's context."""
+    lease_duration: float
+    renew_deadline: float
+    retry_period: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +56,8 @@ class Flags:
     context: str | None
     health_address: str
     metrics_address: str
+    election: Election | None
+    """None: no leader election."""
     dev: bool
     log_format: LogFormat
     log_level: int
@@ -68,6 +83,19 @@ class Lines(click.ParamType[str]):
         return [line.strip() for line in rv.splitlines() if line.strip()]
 
 
+class Seconds(click.ParamType[float]):
+    """A duration such as 15s, 1m30s or seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it, or fail with the forms there are."""
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 def option(*names: str, envvar: str, **more: Any) -> Callable[[Any], Any]:
     """A flag that may also be given as ASYNCOP_ENVVAR."""
     return click.option(*names, envvar=f"ASYNCOP_{envvar}", show_envvar=True, **more)
@@ -79,8 +107,6 @@ def checked(ctx: click.Context, given: Mapping[str, Any]) -> Flags:
     Raises:
         click.UsageError: they make no sense; the message says what to write.
     """
-    if given["leader_elect"]:
-        raise click.UsageError("leader election is not in this version; run one replica, without --leader-elect", ctx)
     if given["name"]:
         check_name(ctx, given["name"])
     return Flags(
@@ -95,9 +121,26 @@ def checked(ctx: click.Context, given: Mapping[str, Any]) -> Flags:
         context=given["context"],
         health_address=given["health_address"],
         metrics_address=given["metrics_address"],
+        election=_election(given),
         dev=given["dev"],
         log_format="console" if given["dev"] and given["log_format"] == "auto" else given["log_format"],
         log_level=_log_level(ctx, given["verbose"], given["quiet"]),
+    )
+
+
+def _election(given: Mapping[str, Any]) -> Election | None:
+    """Unless said otherwise: in a cluster, where replicas are usual, and not while developing."""
+    wanted = given["leader_elect"]
+    if wanted is None:
+        is_inside = "KUBERNETES_SERVICE_HOST" in os.environ and not (given["kubeconfig"] or given["context"])
+        wanted = is_inside and not given["dev"]
+    if not wanted:
+        return None
+    return Election(
+        namespace=given["election_namespace"] or "",
+        lease_duration=given["lease_duration"],
+        renew_deadline=given["renew_deadline"],
+        retry_period=given["retry_period"],
     )
 
 

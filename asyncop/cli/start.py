@@ -17,7 +17,7 @@ from asyncop.api.errors import ConfigError
 from asyncop.cli import config, loader, logs
 from asyncop.cli.flags import check_name
 from asyncop.controller.declaration import Declarations
-from asyncop.manager import Manager, ManagerOptions
+from asyncop.manager import LeaderElectionOptions, Manager, ManagerOptions
 from asyncop.manager.http import Address, shared_port
 from asyncop.operators import BUILTINS, RESERVED
 
@@ -72,7 +72,8 @@ def _manager(ctx: click.Context, flags: Flags) -> Manager:
         )
     names = [declared.name for declared in chosen.reconcilers]
     log.info("Starting", operator=flags.name, controllers=names, namespaces=flags.namespaces or "all")
-    log.info("No leader election in this version: run one replica only")
+    if flags.election is None:
+        log.info("No leader election: run one replica only")
     return Manager(
         reconcilers=chosen.reconcilers,
         tasks=chosen.tasks,
@@ -83,9 +84,26 @@ def _manager(ctx: click.Context, flags: Flags) -> Manager:
             context=flags.context,
             health_address=flags.health_address,
             metrics_address=flags.metrics_address,
+            leader_election=_election(ctx, flags),
         ),
         controller_options={name: said.options for name, said in configs.items() if said.options is not None},
     )
+
+
+def _election(ctx: click.Context, flags: Flags) -> LeaderElectionOptions | None:
+    election = flags.election
+    if election is None:
+        return None
+    try:
+        return LeaderElectionOptions(
+            name=flags.name.lower().replace("_", "-"),  # as the API server wants names of objects
+            namespace=election.namespace,
+            lease_duration=election.lease_duration,
+            renew_deadline=election.renew_deadline,
+            retry_period=election.retry_period,
+        )
+    except ConfigError as error:
+        raise click.UsageError(str(error), ctx) from error
 
 
 def _known(users: Declarations) -> dict[str, type[Any] | None]:

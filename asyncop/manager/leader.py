@@ -61,7 +61,8 @@ class LeaderElectionOptions:
 
     name: str
     """Of the Lease: the operator's name."""
-    namespace: str
+    namespace: str = ""
+    """Of the Lease; empty: the client's own, which is the Pod's in a cluster."""
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
@@ -86,6 +87,7 @@ class LeaderElector:
 
     def __init__(self, client: Client, options: LeaderElectionOptions) -> None:
         self._client, self._options = client, options
+        self._namespace = options.namespace or client.namespace
         self._renewed_at: float | None = None  # monotonic, taken before the renewal was sent; None: not leading
         self._observed: LeaseSpec | None = None
         self._observed_at = 0.0
@@ -172,7 +174,7 @@ class LeaderElector:
 
     async def _take(self) -> bool:
         try:
-            lease = await self._client.get(Lease, self._options.name, namespace=self._options.namespace)
+            lease = await self._client.get(Lease, self._options.name, namespace=self._namespace)
         except NotFoundError:
             await self._create()
             return True
@@ -211,15 +213,14 @@ class LeaderElector:
         )
 
     async def _create(self) -> None:
-        metadata = ObjectMeta(name=self._options.name, namespace=self._options.namespace)
+        metadata = ObjectMeta(name=self._options.name, namespace=self._namespace)
         claim = self._claim(LeaseSpec(lease_transitions=-1))
         self._observe(await self._client.create(Lease(metadata=metadata, spec=claim)))
 
     async def _write(self, spec: LeaseSpec) -> None:
         """Write it, unless somebody else has written since we read it (409)."""
         patch = {"metadata": {"resourceVersion": self._version}, "spec": spec}
-        options = self._options
-        self._observe(await self._client.patch(Lease, patch, name=options.name, namespace=options.namespace))
+        self._observe(await self._client.patch(Lease, patch, name=self._options.name, namespace=self._namespace))
 
     def _left(self) -> float:
         if self._renewed_at is None:

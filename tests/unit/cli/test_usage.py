@@ -30,7 +30,11 @@ BUILTIN = ("-b", "stuckPods")
         (["run", "-A", "-b", "companionPods"], "-b companionPods: not in this version"),
         (["run", "-A", "-b", "deploymentPods"], "-b deploymentPods: not in this version"),
         (["run", "-A", "-b", "helmReleases"], "-b helmReleases: not in this version"),
-        (["run", "-A", *BUILTIN, "--leader-elect"], "leader election is not in this version"),
+        (["run", "-A", *BUILTIN, "--leader-election-retry-period", "soon"], "'soon' is not a duration"),
+        (
+            ["run", "-A", *BUILTIN, "--leader-elect", "--leader-election-lease-duration", "5s"],
+            "the lease duration must be longer than the renew deadline",
+        ),
         (["run", "-A", *BUILTIN, "-v", "-q"], "give -v or -q, not both"),
         (["run", "-A", *BUILTIN, "--name", "my operator"], "'my operator' can't be the operator's name"),
         (["run", "-A", *BUILTIN, "--log-format", "xml"], "'xml' is not one of 'auto', 'console', 'json'"),
@@ -56,7 +60,14 @@ def test_wrong_flags_are_told_in_one_line(command: Command, arguments: list[str]
         ({"ASYNCOP_NAMESPACE": "web Team"}, "-n Team: not a namespace's name"),
         ({"ASYNCOP_NAMESPACE": "web", "ASYNCOP_ALL_NAMESPACES": "true"}, "give -n NAMESPACE or -A, not both"),
         ({"ASYNCOP_ALL_NAMESPACES": "maybe"}, "'ASYNCOP_ALL_NAMESPACES'"),
-        ({"ASYNCOP_ALL_NAMESPACES": "yes", "ASYNCOP_LEADER_ELECT": "true"}, "leader election is not in this version"),
+        (
+            {
+                "ASYNCOP_ALL_NAMESPACES": "yes",
+                "ASYNCOP_LEADER_ELECT": "true",
+                "ASYNCOP_LEADER_ELECTION_RENEW_DEADLINE": "20s",
+            },
+            "the lease duration must be longer than the renew deadline",
+        ),
         ({"ASYNCOP_ALL_NAMESPACES": "yes", "ASYNCOP_BUILTIN": "stuckPods,etcdClusters"}, "-b etcdClusters: reserved"),
     ],
 )
