@@ -40,7 +40,7 @@ def start(ctx: click.Context, flags: Flags) -> int:
     logs.configure(flags.log_format, flags.log_level)
     try:
         _check_addresses(ctx, flags)
-        manager = _manager(ctx, flags)
+        manager = _manager(ctx, flags, _election(ctx, flags))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(manager.run())
     except ConfigError as error:
@@ -59,7 +59,7 @@ def _check_addresses(ctx: click.Context, flags: Flags) -> None:
         raise click.UsageError(f"{' and '.join(given)} need different ports, both have {clash}", ctx)
 
 
-def _manager(ctx: click.Context, flags: Flags) -> Manager:
+def _manager(ctx: click.Context, flags: Flags, election: LeaderElectionOptions | None) -> Manager:
     """Everything loaded, checked and put together, nothing started."""
     tree = config.read(flags.config, flags.assignments)
     users = loader.load(flags.files, flags.modules)
@@ -72,7 +72,7 @@ def _manager(ctx: click.Context, flags: Flags) -> Manager:
         )
     names = [declared.name for declared in chosen.reconcilers]
     log.info("Starting", operator=flags.name, controllers=names, namespaces=flags.namespaces or "all")
-    if flags.election is None:
+    if election is None:
         log.info("No leader election: run one replica only")
     return Manager(
         reconcilers=chosen.reconcilers,
@@ -84,7 +84,7 @@ def _manager(ctx: click.Context, flags: Flags) -> Manager:
             context=flags.context,
             health_address=flags.health_address,
             metrics_address=flags.metrics_address,
-            leader_election=_election(ctx, flags),
+            leader_election=election,
         ),
         controller_options={name: said.options for name, said in configs.items() if said.options is not None},
     )
