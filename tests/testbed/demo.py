@@ -10,6 +10,7 @@ says why); 130 after Ctrl-C. The cluster is removed whatever happens, unless `--
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -133,8 +134,8 @@ def _remind(has_ended: threading.Event) -> None:
 
 def _as_typed(arguments: list[str]) -> str:
     """The helm command as a person would write it."""
-    command = " ".join(["$ helm", *arguments]).replace(str(CHART), "./helm")
-    return command.replace(" --set ", " \\\n              --set ")
+    command = shlex.join(["helm", *arguments]).replace(str(CHART), "./helm")
+    return f"$ {command}".replace(" --set ", " \\\n              --set ")
 
 
 # -- the story

@@ -53,11 +53,14 @@ class Installation:
 
     def arguments(self, node: str) -> list[str]:
         """What follows `helm` in an installation that force-deletes after short windows and itself runs on `node`."""
-        windows = ",".join(f"controllers.stuckPods.{key}={value}" for key, value in SHORT_WINDOWS.items())
         return [
             *("install", self.name, str(CHART), "--namespace", self.namespace, "--create-namespace"),
             *("--set", "controllers.stuckPods.enabled=true,controllers.stuckPods.mode=delete"),
-            *("--set", windows),
+            *(
+                part
+                for key, value in SHORT_WINDOWS.items()
+                for part in ("--set", f"controllers.stuckPods.{key}={value}")
+            ),
             *("--set", rf"nodeSelector.kubernetes\.io/hostname={node}"),
         ]
 
