@@ -27,11 +27,14 @@ class UntypedObject(Mapping[str, Any]):
     view lives; a store makes a new view at each read, so a view must not be kept across runs to save time.
     """
 
-    __slots__ = ("_fields", "_raw", "metadata")
+    __slots__ = ("_fields", "_raw", "_type", "metadata")
     metadata: ObjectMeta
 
-    def __init__(self, raw: bytes, metadata: ObjectMeta | None = None) -> None:
+    def __init__(
+        self, raw: bytes, metadata: ObjectMeta | None = None, *, api_version: str = "", kind: str = ""
+    ) -> None:
         self._raw = raw
+        self._type = {"apiVersion": api_version, "kind": kind} if kind else {}  # which the items of lists lack
         self._fields: dict[str, Any] | None = None
         self.metadata = _header.decode(raw).metadata if metadata is None else metadata
 
@@ -43,7 +46,7 @@ class UntypedObject(Mapping[str, Any]):
     def _decoded(self) -> dict[str, Any]:
         fields = self._fields
         if fields is None:
-            fields = self._fields = dict(msgspec.json.decode(self._raw))
+            fields = self._fields = {**self._type, **msgspec.json.decode(self._raw)}
         return fields
 
     def __getitem__(self, key: str) -> Any:

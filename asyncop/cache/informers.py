@@ -125,7 +125,8 @@ class Informer:
         label = cls.__name__ if cls else self.scope.resource.group_resource
         if cls is None:
             self._keep_raw = True
-            return StoreView(self.store, untyped_projection, indexes, label)
+            project = untyped_projection(self.scope.resource.api_version, self.scope.resource.kind)
+            return StoreView(self.store, project, indexes, label)
         if cls not in self._classes:
             self._classes.append(cls)
         return StoreView(self.store, typed_projection(self._classes.index(cls)), indexes, label)

@@ -37,9 +37,14 @@ def typed_projection(position: int) -> Project:
     return project
 
 
-def untyped_projection(record: Record) -> UntypedObject:
-    """The mapping that readers without a class see."""
-    return UntypedObject(record.raw or b"{}", record.metadata)
+@cache
+def untyped_projection(api_version: str, kind: str) -> Project:
+    """The mapping that readers without a class see of a kind; with apiVersion and kind, which items of lists lack."""
+
+    def project(record: Record) -> UntypedObject:
+        return UntypedObject(record.raw or b"{}", record.metadata, api_version=api_version, kind=kind)
+
+    return project
 
 
 class StoreView(Generic[ViewT]):

@@ -94,13 +94,16 @@ async def test_an_untyped_object_is_a_mapping_with_metadata(api: Api, kubeconfig
 
     @asyncop.reconciler("configmaps")
     async def look(obj: asyncop.UntypedObject, ctx: asyncop.Context) -> None:
-        seen[obj.metadata.name] = dict(obj)
+        patched = await ctx.client.patch(obj, {"data": {"seen": "yes"}})
+        seen[obj.metadata.name] = dict(patched)
+        seen["cached"] = dict(obj)
 
     api.create("a", k="v")
     async with operating(kubeconfig, api.namespace, look):
         await until(lambda: "a" in seen, "it ran")
-    assert seen["a"]["data"] == {"k": "v"}
-    assert "managedFields" not in seen["a"]["metadata"]
+    assert seen["a"]["data"] == {"k": "v", "seen": "yes"}
+    assert (seen["cached"]["apiVersion"], seen["cached"]["kind"]) == ("v1", "ConfigMap")
+    assert "managedFields" not in seen["cached"]["metadata"]
 
 
 async def test_a_child_wakes_its_owner_when_it_appears_changes_and_goes(api: Api, kubeconfig: Path) -> None:
