@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from asyncop.api.resource import Resource
     from asyncop.api.selectors import Matcher
     from asyncop.client import Client
+    from asyncop.client.wire import Record
 
 log = structlog.get_logger("asyncop.cache")
 
@@ -44,7 +45,11 @@ class Scope(NamedTuple):
     namespaces: tuple[str, ...] | None
     """None: the whole cluster, or the only scope of a cluster-scoped kind."""
     labels: str = ""
+    """Sent to the server, as `fields` is."""
     fields: str = ""
+    match: str = ""
+    """Labels that are matched in process: others are not stored, unless they carry `finalizer`."""
+    finalizer: str = ""
 
 
 @dataclass(slots=True)
@@ -114,11 +119,15 @@ class Informer:
     is_started: bool = False
 
     def __post_init__(self) -> None:
-        self.store, self._writer = Store.create()
+        self.store, self._writer = Store.create(self._keeps() if self.scope.match else None)
         self._matches = label_matcher(self.scope.labels) if self.scope.labels else None
         self._unsynced = set(self.scope.namespaces or [None])
         self.metrics = CacheMetrics(self.scope.resource.group_resource)
         self.store.subscribe(self._report_unreadable)
+
+    def _keeps(self) -> Callable[[Record], bool]:
+        matches, finalizer = label_matcher(self.scope.match), self.scope.finalizer
+        return lambda record: matches(record.metadata.labels) or finalizer in record.metadata.finalizers
 
     def view(self, cls: type[Object] | None, indexes: Mapping[str, IndexFunction]) -> StoreView[Any]:
         """A reader's view: of a class, or (None) untyped. Must be asked for before the informer starts."""

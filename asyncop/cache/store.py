@@ -94,10 +94,10 @@ class Store:
         self._subscribers: list[Subscriber] = []
 
     @classmethod
-    def create(cls) -> tuple[Store, StoreWriter]:
-        """An empty store and the only thing that may change it."""
+    def create(cls, keeps: Callable[[Record], bool] | None = None) -> tuple[Store, StoreWriter]:
+        """An empty store and the only thing that may change it; what `keeps` refuses stays out, or leaves."""
         store = cls()
-        return store, StoreWriter(store)
+        return store, StoreWriter(store, keeps)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` with every later Delta, in order. It must be quick and must not await.
@@ -170,8 +170,8 @@ class StoreWriter:
     made: its content is here already, but it still has to wake whoever listens.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, keeps: Callable[[Record], bool] | None = None) -> None:
+        self._store, self._keeps = store, keeps
         self._seen: dict[str, int] = {}  # by namespace ("": cluster), the last version of a list or watch
         self._written: dict[Request, set[str]] = {}  # versions that came as answers, until the watch has passed them
 
@@ -189,7 +189,7 @@ class StoreWriter:
                 if not is_own and request in self._written:
                     self._store.apply(Delta(request, old, old, is_forced=True))
                 return
-        self._store.apply(Delta(request, old, record, is_initial))
+        self._enter(Delta(request, old, record, is_initial))
 
     def put_written(self, record: Record, writer: str, namespace: str | None, *, only_known: bool) -> None:
         """Enter the answer of a write, if the watch of its scope hasn't come past it.
@@ -211,7 +211,15 @@ class StoreWriter:
         elif old.metadata.uid != metadata.uid or not _is_newer(version, old.metadata.resource_version):
             return
         self._written.setdefault(request, set()).add(version)
-        self._store.apply(Delta(request, old, record, writer=writer))
+        self._enter(Delta(request, old, record, writer=writer))
+
+    def _enter(self, delta: Delta) -> None:
+        """Apply what brings a new version, as an end if the scope doesn't keep it."""
+        if self._keeps is not None and delta.new is not None and not self._keeps(delta.new):
+            if delta.old is None:
+                return
+            delta = delta._replace(new=None)
+        self._store.apply(delta)
 
     def remove(self, metadata: ObjectMeta) -> None:
         """Take an object out, as a DELETED line says; one reborn meanwhile under the same name stays."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterator, Mapping
 
+    from asyncop.api.meta import ObjectMeta
     from asyncop.api.object import Object
     from asyncop.cache.store import IndexFunction, Project, Store, Subscriber
     from asyncop.client.wire import Record
@@ -45,6 +46,10 @@ def untyped_projection(api_version: str, kind: str) -> Project:
         return UntypedObject(record.raw or b"{}", record.metadata, api_version=api_version, kind=kind)
 
     return project
+
+
+def _owners(obj: Any) -> builtins.list[str]:
+    return [owner.uid for owner in obj.metadata.owner_references]
 
 
 class StoreView(Generic[ViewT]):
@@ -94,6 +99,17 @@ class StoreView(Generic[ViewT]):
             raise ConfigError(f"{self._label} has no index {index!r} here (declared: {known}); add it to indexes=")
         records = (self._store.get(request) for request in table.requests(key))
         return list(self._readable(record for record in records if record is not None))
+
+    def owned(self, uid: str) -> builtins.list[ViewT]:
+        """The objects with an owner of that uid; unreadable ones are left out."""
+        table = self._store.index("owner", _owners, self._project)
+        records = (self._store.get(request) for request in table.requests(uid))
+        return list(self._readable(record for record in records if record is not None))
+
+    def metadata_at(self, request: Request) -> ObjectMeta | None:
+        """The metadata of a key, readable or not."""
+        record = self._store.get(request)
+        return None if record is None else record.metadata
 
     def __len__(self) -> int:
         return len(self._store)

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import structlog
 
 from asyncop.api.errors import ConfigError
+from asyncop.api.meta import to_wire, without_none
 from asyncop.api.object import Object
 from asyncop.api.request import Request
 from asyncop.api.resource import ResourceSelector
 from asyncop.api.untyped import UntypedObject
 from asyncop.cache.view import StoreView
+from asyncop.controller.ownership import Applied, apply_child
 from asyncop.controller.recorder import Recorder, Regarding
 from asyncop.controller.source import Source
+from asyncop.controller.status import StagedStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from asyncop.api.meta import ObjectMeta
+    from asyncop.api.resource import Resource
     from asyncop.client import Client
 
 ObjectT = TypeVar("ObjectT", bound=Object)
@@ -49,7 +53,7 @@ class DeclaredView:
     """One kind that a controller declared, once its resource is known."""
 
     view: StoreView[Any]
-    is_namespaced: bool
+    resource: Resource
 
 
 class Stores:
@@ -77,7 +81,11 @@ class Stores:
             raise ConfigError(
                 f"{self._controller} reads {label} but doesn't declare it; add asyncop.read({label}) to its sources="
             )
-        return NamespacedView(declared.view, namespace if declared.is_namespaced else "")
+        return NamespacedView(declared.view, namespace if declared.resource.namespaced else "")
+
+    def of(self, resource: Resource) -> StoreView[Any] | None:
+        """A view of a resource, if it was declared in whatever way."""
+        return next((declared.view for declared in self._views.values() if declared.resource == resource), None)
 
 
 def _key(kind: Any) -> Any:
@@ -109,16 +117,28 @@ class Services:
     recorder: Recorder
     options: Any = None
     memos: dict[str, dict[str, Any]] = field(default_factory=dict)
+    applied: dict[str, Applied] = field(default_factory=dict)
+    """By owner's uid."""
+
+    def forget(self, uid: str) -> None:
+        """Drop what is remembered of an object; nothing of it may outlive it."""
+        self.memos.pop(uid, None)
+        self.applied.pop(uid, None)
+
     regarding: Callable[[Any], Regarding] = field(default=lambda obj: Regarding("", "", obj.metadata))
 
 
 class Context(MapContext):
     """What a reconcile function gets besides its object. One per run; don't keep it."""
 
-    __slots__ = ("_log", "_metadata", "_obj", "_services", "attempt", "client", "options", "request")
+    __slots__ = ("_log", "_services", "attempt", "client", "obj", "options", "request", "staged")
 
     request: Request
     """Namespace and name of the object."""
+    obj: Any
+    """The object of this run, as it was given to the function."""
+    staged: StagedStatus | None
+    """What `status` and `condition` have staged so far, if anything."""
     client: Client
     """For writes and live reads; each call has a time limit and retries what is safe to retry."""
     attempt: int
@@ -127,8 +147,9 @@ class Context(MapContext):
     def __init__(self, services: Services, request: Request, obj: Any, attempt: int) -> None:
         super().__init__(services.stores, request.namespace)
         self._services = services
-        self._obj = obj
+        self.obj = obj
         self._log: FilteringBoundLogger | None = None
+        self.staged = None
         self.request, self.attempt = request, attempt
         self.client, self.options = services.client, services.options
 
@@ -149,7 +170,7 @@ class Context(MapContext):
     @property
     def memo(self) -> dict[str, Any]:
         """A dict of this object's uid, for what is cheap to lose: dropped with the object and with the process."""
-        return self._services.memos.setdefault(self._obj.metadata.uid, {})
+        return self._services.memos.setdefault(self.obj.metadata.uid, {})
 
     def now(self) -> float:
         """Monotonic seconds: the event loop's clock."""
@@ -163,12 +184,52 @@ class Context(MapContext):
         """
         self.client.check_gate()
 
+    @overload
+    def owned(self, kind: type[ObjectT]) -> list[ObjectT]: ...
+    @overload
+    def owned(self, kind: str | tuple[str, ...] | Source) -> list[UntypedObject]: ...
+    def owned(self, kind: Any) -> list[Any]:
+        """The cached children of a declared kind: those that have this object's uid among their owners."""
+        return self._services.stores.view(kind, self.request.namespace).owned(self.obj.metadata.uid)
+
+    async def apply(self, child: Any) -> Any:
+        """Make a child as it is described, with this object as its controller; returns it as it is then.
+
+        A server-side apply with force, by the field manager of this controller. Nothing is sent if the same was applied
+        last and the cached child is as it was after that.
+
+        Args:
+            child: an Object or a mapping that says what you want and nothing else; its namespace defaults to the
+                owner's.
+
+        Raises:
+            ValueError: it came from a store, or lives where this object can't own it.
+            ApiError: the server refused.
+        """
+        services = self._services
+        applied = services.applied.setdefault(self.obj.metadata.uid, {})
+        owner = services.regarding(self.obj)
+        return await apply_child(self.client, services.stores, owner, child, applied)
+
+    def status(self, **fields: Any) -> None:
+        """Stage status fields by their Python names; written after the run, also if it raises, if they differ."""
+        self.staged = self.staged or StagedStatus()
+        self.staged.set_fields({name: without_none(to_wire(value)) for name, value in fields.items()})
+
+    def condition(self, type: str, status: bool | str, reason: str, message: str = "") -> None:
+        """Stage one condition; written like `status`. Conditions of others are not touched.
+
+        `status` is a bool or `True`, `False`, `Unknown`; `reason` is UpperCamelCase.
+        """
+        self.staged = self.staged or StagedStatus()
+        self.staged.set_condition(type, str(status), reason, message)
+
     def event(self, reason: str, message: str, type: str = "Normal", obj: Any = None) -> None:
         """Queue a Kubernetes Event about this object (or another one); never raises.
 
         `reason` is UpperCamelCase, `message` one line, `type` Normal or Warning.
         """
-        self._services.recorder.record(self._services.regarding(obj or self._obj), reason, message, type)
+        self._services.recorder.record(self._services.regarding(obj or self.obj), reason, message, type)
 
 
 def regarding_of(default: tuple[str, str]) -> Callable[[Any], Regarding]:

@@ -8,24 +8,20 @@ is read has synced.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from asyncop.api.errors import DecodeError
-from asyncop.api.selectors import field_selector, label_selector
+from asyncop.api.selectors import field_selector, label_matcher, label_selector
 from asyncop.cache.informers import Informer, Informers, Scope
 from asyncop.controller.context import Context, DeclaredView, Services, Stores, regarding_of
-from asyncop.controller.reconcile import (
-    Failed,
-    FailedPermanently,
-    FailedTemporarily,
-    LeadLost,
-    Outcome,
-    Succeeded,
-    reconcile,
-)
+from asyncop.controller.finalizer import Finalizers, finalizer_name
+from asyncop.controller.ownership import identity
+from asyncop.controller.reconcile import Failed, FailedPermanently, FailedTemporarily, LeadLost, Outcome, Succeeded
+from asyncop.controller.runner import Runner
 from asyncop.controller.source import Owns, Source, Watch
 from asyncop.controller.trigger import Lens, mapped, owner, primary
 from asyncop.metrics.controller import ControllerMetrics
@@ -40,6 +36,7 @@ if TYPE_CHECKING:
     from asyncop.cache.store import Delta
     from asyncop.cache.view import StoreView
     from asyncop.client import Client
+    from asyncop.client.wire import Record
     from asyncop.controller.declaration import Reconciler
     from asyncop.controller.recorder import Recorder
 
@@ -61,9 +58,13 @@ class Controller:
         *,
         options: Any = None,
         namespaces: tuple[str, ...] | None = None,
+        finalizers: Finalizers,
     ) -> None:
         self.declared = declared
         self.name = declared.name
+        self._finalizer = finalizer_name(finalizers.operator, declared.name) if declared.finalize_function else ""
+        matches = label_matcher(label_selector(declared.labels)) if declared.labels else None
+        self._runner = Runner(declared, client, finalizers, self._finalizer, matches)
         self._client = client
         self._namespaces = namespaces
         self._stores = Stores(self.name)
@@ -75,6 +76,7 @@ class Controller:
         self._recorder = recorder
         self._given_up: dict[Request, Any] = {}
         self._unreadable: set[Request] = set()
+        self._departed: dict[Request, deque[Any]] = {}  # what is gone and not told of yet, oldest first
         self._changed_meanwhile: dict[Request, set[tuple[Request, str]]] = {}  # by running key: (object, version)
         self._view: StoreView[Any]
         self._prepared = asyncio.Event()
@@ -104,7 +106,7 @@ class Controller:
     def _add_primary(self, informers: Informers, resource: Resource) -> None:
         declared = self.declared
         view, lens = self._reader(informers, declared, None, resource)
-        self._view = view
+        self._view, self._resource = view, resource
         self._services.regarding = regarding_of((resource.api_version, resource.kind))
         view.subscribe(self._track_unreadable)
         view.subscribe(primary(lens, declared.predicates, self._primary_changed))
@@ -126,7 +128,7 @@ class Controller:
         cls = declared.kind if isinstance(declared.kind, type) else None
         view = informer.view(cls, declared.indexes)
         view.subscribe(self._forget_own)
-        self._stores.add(declared.kind, source, DeclaredView(view, resource.namespaced))
+        self._stores.add(declared.kind, source, DeclaredView(view, resource))
         return view, Lens(view, cls, self._client.field_manager)
 
     def _informer(self, informers: Informers, declared: Reconciler[Any] | Source, resource: Resource) -> Informer:
@@ -137,6 +139,9 @@ class Controller:
             label_selector(declared.labels),
             field_selector(declared.fields),
         )
+        if declared is self.declared and self._finalizer and scope.labels:
+            # What leaves the selector, even while we were down, must lose our finalizer: so it has to be seen.
+            scope = scope._replace(labels="", match=scope.labels, finalizer=self._finalizer)
         return informers.get(scope)
 
     # -- triggers
@@ -146,7 +151,7 @@ class Controller:
             self._forget(request, delta)
             return
         given_up = self._given_up.get(request)
-        if given_up is not None and given_up == _identity(delta.new.metadata):
+        if given_up is not None and given_up == identity(delta.new.metadata):
             return
         self._add(request, delta)
 
@@ -180,8 +185,21 @@ class Controller:
         self.queue.forget(request)
         self.queue.cancel_timer(request)
         self._given_up.pop(request, None)
-        if delta.old is not None:
-            self._services.memos.pop(delta.old.metadata.uid, None)
+        if delta.old is None:
+            return
+        self._runner.forget(delta.old.metadata.uid)
+        last = self._readable(delta.old) if self.declared.gone_function and self._is_active else None
+        if last is None:
+            self._services.forget(delta.old.metadata.uid)
+        else:
+            self._departed.setdefault(request, deque()).append(last)
+            self.queue.add(request)
+
+    def _readable(self, record: Record) -> Any | None:
+        try:
+            return self._view.project(record)
+        except DecodeError:
+            return None
 
     def _track_unreadable(self, delta: Delta) -> None:
         """An object that doesn't fit its class is told once, in an Event and a metric; its kind goes on."""
@@ -262,7 +280,9 @@ class Controller:
         self.queue = WorkQueue(metrics=self._queue_metrics)
         self._given_up.clear()
         self._changed_meanwhile.clear()
+        self._departed.clear()
         self._services.memos.clear()
+        self._services.applied.clear()
         self._metrics.close()
         self._queue_metrics.close()
 
@@ -327,21 +347,43 @@ class Controller:
                         self.queue.add(request, Priority.BACKLOG)
 
     async def _process(self, request: Request) -> None:
+        if not await self._tell_departed(request):
+            return
         try:
             obj = self._view.at(request)
         except DecodeError:
             obj = None  # reported when it entered the store
-        if obj is None or obj.metadata.annotations.get(PAUSED) == "true":
+        if obj is None or self._is_paused(obj):
             self.queue.forget(request)
             self.queue.cancel_timer(request)
             return
         ctx = Context(self._services, request, obj, self.queue.failures(request))
         started = perf_counter()  # not the loop's clock: it stands still while a reconcile doesn't await
-        outcome = await reconcile(self.declared, obj, ctx)
+        outcome = await self._runner.run(obj, self._resource, ctx)
         self._metrics.time_seconds.observe(perf_counter() - started)
         self._settle(request, obj.metadata, outcome, ctx)
         if not self._view.knows(request):  # it went away meanwhile; what the run remembered of it goes too
-            self._services.memos.pop(obj.metadata.uid, None)
+            self._services.forget(obj.metadata.uid)
+
+    async def _tell_departed(self, request: Request) -> bool:
+        """Run `gone` for what is no longer there; whether all of it has been told."""
+        departed = self._departed.get(request)
+        while departed:
+            last = departed[0]
+            ctx = Context(self._services, request, last, self.queue.failures(request))
+            outcome = await self._runner.depart(last, ctx)
+            if not isinstance(outcome, Succeeded | FailedPermanently):
+                self._settle(request, last.metadata, outcome, ctx)
+                return False
+            departed.popleft()
+            self._services.forget(last.metadata.uid)
+        self._departed.pop(request, None)
+        return True
+
+    def _is_paused(self, obj: Any) -> bool:
+        """A pause holds back everything but clean-up, or a paused object could never go."""
+        is_cleaned_up = self.declared.finalize_function is not None and obj.metadata.deletion_timestamp is not None
+        return obj.metadata.annotations.get(PAUSED) == "true" and not is_cleaned_up
 
     def _settle(self, request: Request, metadata: ObjectMeta, outcome: Outcome, ctx: Context) -> None:
         """Decide when the key runs again."""
@@ -360,7 +402,7 @@ class Controller:
             case FailedPermanently(error):
                 self.queue.forget(request)
                 self.queue.cancel_timer(request)
-                self._given_up[request] = _identity(metadata)
+                self._given_up[request] = identity(metadata)
                 self._metrics.reconcile_total("error")
                 self._metrics.terminal_errors.inc()
                 ctx.log.error("Reconciler gave up until something changes", err=str(error))
@@ -370,20 +412,3 @@ class Controller:
                 delay = self.queue.add_rate_limited(request)
                 self._metrics.reconcile_total("error")
                 ctx.log.error("Reconciler failed", err=repr(error), retry_in=round(delay, 2), exc_info=error)
-
-
-def _identity(metadata: ObjectMeta) -> tuple[Any, ...]:
-    """What must change before an object that was given up is tried again.
-
-    For kinds with a generation: uid, generation, labels, annotations and the start of its deletion. For kinds without
-    one: anything, so the resourceVersion.
-    """
-    if metadata.generation:
-        return (
-            metadata.uid,
-            metadata.generation,
-            metadata.labels,
-            metadata.annotations,
-            metadata.deletion_timestamp,
-        )
-    return metadata.uid, metadata.resource_version

@@ -32,6 +32,8 @@ ObjectT = TypeVar("ObjectT", bound=Object)
 AnyT = TypeVar("AnyT")
 ParamsT = ParamSpec("ParamsT")
 
+FollowUpT = TypeVar("FollowUpT", bound=Callable[..., Awaitable[Any]])
+
 ReconcileFunction = Callable[[AnyT, "Context"], Awaitable[Result | None]]
 
 WORKERS = 8
@@ -66,6 +68,8 @@ class Reconciler(Generic[AnyT]):
     """Seconds."""
     timeout: float
     """Seconds."""
+    finalize_function: Callable[[AnyT, Context], Awaitable[Any]] | None = None
+    gone_function: Callable[[AnyT, Context], Awaitable[Any]] | None = None
     running: list[Enqueue] = field(default_factory=list, repr=False)
     """The controllers that run this declaration now, each by its way to take a key."""
 
@@ -79,6 +83,30 @@ class Reconciler(Generic[AnyT]):
     async def __call__(self, obj: AnyT, ctx: Context) -> Result | None:
         """Run the function once, outside of any queue: of use in tests."""
         return await self.function(obj, ctx)
+
+    def finalize(self, function: FollowUpT) -> FollowUpT:
+        """Run `function` while an object is being deleted, until it succeeds; the object stays until then.
+
+        Keeps a finalizer on every object that matches, set before the first run. It runs at least once, again after
+        failures; PermanentError keeps the finalizer and says so in an Event. The reconciler's own function no longer
+        runs for objects that are being deleted. Labels are matched in process, so that an object that leaves the
+        selector, even while nobody ran, loses the finalizer.
+        """
+        if self.fields:
+            raise ValueError(
+                f"reconciler {self.name}: finalize can't be combined with fields=; use labels or predicates"
+            )
+        self.finalize_function = function
+        return function
+
+    def gone(self, function: FollowUpT) -> FollowUpT:
+        """Run `function` with what was last seen of an object that is no longer there, or has left the selector.
+
+        Best effort within one process, without a finalizer. For an object reborn under its name it runs before the
+        first run for the new one.
+        """
+        self.gone_function = function
+        return function
 
     def enqueue(self, namespace: str, name: str) -> None:
         """Let the object be reconciled soon; from any thread. Nothing happens while no controller runs this."""

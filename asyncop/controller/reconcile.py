@@ -13,8 +13,9 @@ from asyncop.api.errors import LeaseLostError, PermanentError, TemporaryError
 from asyncop.api.request import Result
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from asyncop.controller.context import Context
-    from asyncop.controller.declaration import Reconciler
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,13 @@ Outcome = Succeeded | Failed | FailedTemporarily | FailedPermanently | LeadLost
 _DONE = Succeeded()
 
 
-async def reconcile(declared: Reconciler[Any], obj: Any, ctx: Context) -> Outcome:
-    """Run the function once, within its timeout."""
+async def reconcile(
+    function: Callable[[Any, Context], Awaitable[Any]], timeout: float, obj: Any, ctx: Context
+) -> Outcome:
+    """Run a user's function once, within its timeout (seconds)."""
     try:
-        async with asyncio.timeout(declared.timeout):
-            result = await declared.function(obj, ctx)
+        async with asyncio.timeout(timeout):
+            result = await function(obj, ctx)
     except TemporaryError as error:
         return FailedTemporarily(error)
     except PermanentError as error:

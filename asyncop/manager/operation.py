@@ -19,6 +19,7 @@ from asyncop.aio.backoff import Backoff, BackoffPolicy
 from asyncop.api.errors import AsyncopError, ConfigError
 from asyncop.cache.informers import Informers
 from asyncop.controller import Controller, Reconciler, Recorder, Task
+from asyncop.controller.finalizer import Finalizers, finalizer_name
 from asyncop.manager.exit import EXIT_LEAD_LOST, end_at_once
 from asyncop.manager.leader import LeaderElector
 
@@ -57,6 +58,11 @@ class Operation:
         self._informers = Informers(client)
         self._tasks = list(tasks)
         self.is_started = False
+        declared_here = list(reconcilers)
+        wanted = (
+            finalizer_name(options.name, declared.name) for declared in declared_here if declared.finalize_function
+        )
+        finalizers = Finalizers(options.name, frozenset(wanted))
         self._controllers = [
             Controller(
                 declared,
@@ -64,8 +70,9 @@ class Operation:
                 self._recorder,
                 options=controller_options.get(declared.name) or (declared.options and declared.options()),
                 namespaces=options.namespaces,
+                finalizers=finalizers,
             )
-            for declared in reconcilers
+            for declared in declared_here
         ]
 
     async def run(self) -> None:
