@@ -7,6 +7,7 @@ everybody.
 
 import asyncio
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,8 +24,13 @@ _LEAKY_NAMES = {"KUBECONFIG", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROX
 
 
 def pytest_configure() -> None:
-    """No loop is made behind our back: up to Python 3.13 a look for the current one makes it, and nobody closes it."""
+    """Ctrl-C works wherever the tests run, and no event loop is made behind our back.
+
+    Up to Python 3.13 a look for the current loop makes one, and nobody closes it.
+    """
     asyncio.set_event_loop(None)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job, whose children would be deaf too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` deselects
