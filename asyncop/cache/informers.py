@@ -23,7 +23,7 @@ from asyncop.client.wire import Codec
 from asyncop.metrics.cache import CacheMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from asyncop.api.resource import Resource
@@ -238,6 +238,9 @@ class Informers:
         for scope, informer in self._informers.items():
             if informer.is_started and _is_same(scope.resource, resource):
                 informer.observe_write(data, writer)
+
+    def __iter__(self) -> Iterator[Informer]:
+        return iter(self._informers.values())
 
     def unstarted(self) -> list[Informer]:
         """Those that nobody runs yet."""

@@ -44,6 +44,7 @@ log = structlog.get_logger("asyncop.controller")
 
 PAUSED = "asyncop.dev/paused"
 AFTER_LOST_LEAD = 1.0  # seconds; only if it was a false alarm does anybody still work then
+OUTCOMES = 1000  # failures remembered for /debug/objects
 SLICE = 0.01  # seconds that one worker may run without letting the loop breathe; probes and watches share it
 
 
@@ -76,6 +77,7 @@ class Controller:
         self._recorder = recorder
         self._given_up: dict[Request, Any] = {}
         self._unreadable: set[Request] = set()
+        self._outcomes: dict[Request, str] = {}  # of runs that did not succeed, the latest last
         self._departed: dict[Request, deque[Any]] = {}  # what is gone and not told of yet, oldest first
         self._changed_meanwhile: dict[Request, set[tuple[Request, str]]] = {}  # by running key: (object, version)
         self._view: StoreView[Any]
@@ -308,6 +310,40 @@ class Controller:
             )
         )
 
+    @property
+    def resource(self) -> Resource:
+        """What it reconciles; known once it is prepared."""
+        return self._resource
+
+    def state(self) -> dict[str, Any]:
+        """What the queue is doing, for a log line."""
+        statistics = self.queue.statistics()
+        return {
+            "working": self._is_active,
+            "ready": statistics.ready,
+            "waiting": statistics.waiting,
+            "processing": statistics.processing,
+            "failing": statistics.failing,
+            "given_up": len(self._given_up),
+            "unreadable": len(self._unreadable),
+        }
+
+    def describe(self, request: Request) -> dict[str, Any]:
+        """What is known of one object and its runs."""
+        due = self.queue.due(request)
+        last = self._outcomes.get(request)
+        now = asyncio.get_running_loop().time()
+        return {
+            "cached": self._view.knows(request),
+            "unreadable": request in self._unreadable,
+            "queued": self.queue.is_pending(request),
+            "running": self.queue.is_processing(request),
+            "attempts": self.queue.failures(request),
+            "givenUp": request in self._given_up,
+            "nextRetryIn": None if due is None else round(max(0.0, due - now), 3),
+            "lastResult": last or "success or none",
+        }
+
     async def drain(self) -> None:
         """Take no new keys and wait until the running ones have ended. If cancelled, they go on."""
         self.queue.shut_down()
@@ -385,8 +421,17 @@ class Controller:
         is_cleaned_up = self.declared.finalize_function is not None and obj.metadata.deletion_timestamp is not None
         return obj.metadata.annotations.get(PAUSED) == "true" and not is_cleaned_up
 
+    def _remember(self, request: Request, outcome: Outcome) -> None:
+        """Keep what people ask for when an object doesn't do what it should: how its last run ended."""
+        self._outcomes.pop(request, None)
+        if not isinstance(outcome, Succeeded):
+            self._outcomes[request] = repr(getattr(outcome, "error", outcome))
+            if len(self._outcomes) > OUTCOMES:
+                del self._outcomes[next(iter(self._outcomes))]
+
     def _settle(self, request: Request, metadata: ObjectMeta, outcome: Outcome, ctx: Context) -> None:
         """Decide when the key runs again."""
+        self._remember(request, outcome)
         match outcome:
             case Succeeded(requeue_after):
                 self.queue.forget(request)

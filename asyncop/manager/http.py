@@ -5,7 +5,7 @@ once from what is in memory, so probes stay cheap and never depend on the API se
 
 Health: `/startupz`, `/livez` (alias `/healthz`), `/readyz`, in kube-apiserver's grammar: `ok`, or each check in a line
 of its own when one fails or with `?verbose`; `?exclude=NAME` leaves one out, `/readyz/NAME` asks one alone. 200 or 503.
-Metrics: `/metrics`.
+`/debug/objects/RESOURCE/NAMESPACE/NAME`, from loopback only: what controllers know of an object. Metrics: `/metrics`.
 
 An address is `HOST:PORT`, `[HOST]:PORT` or `:PORT` (every interface); port 0 picks a free one; `0` or nothing is off.
 The two servers need addresses of their own.
@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from aiohttp import web
@@ -37,6 +38,10 @@ PROBES = ("startupz", "livez", "readyz")
 Check = Callable[[], str | None]
 """None while all is well, else the reason, as one line."""
 
+Describe = Callable[[str, str, str], "dict[str, Any] | None"]
+"""What is known of an object, by resource, namespace and name; None if nobody reads that resource."""
+
+DEBUG = "/debug/objects/"
 _PATHS = {probe: probe for probe in PROBES} | {"healthz": "livez"}
 
 
@@ -132,11 +137,13 @@ class HealthServer(_Server):
 
     purpose = "health probes"
 
-    def __init__(self, address: str, checks: Checks) -> None:
+    def __init__(self, address: str, checks: Checks, describe: Describe | None = None) -> None:
         super().__init__(address)
-        self._checks = checks
+        self._checks, self._describe = checks, describe
 
     def _get(self, request: web.BaseRequest) -> web.Response:
+        if request.path.startswith(DEBUG) and self._describe is not None:
+            return _object(request, self._describe)
         name, _, single = request.path.lstrip("/").partition("/")
         probe = _PATHS.get(name)
         if probe is None:
@@ -192,6 +199,21 @@ def _summary(name: str, checks: dict[str, Check], request: web.BaseRequest) -> w
     lines += [f"warn: no check {unknown} to exclude" for unknown in sorted(excluded - checks.keys())]
     lines.append(f"{name} check {'passed' if is_ok else 'failed'}")
     return _text(200 if is_ok else 503, "\n".join(lines))
+
+
+def _object(request: web.BaseRequest, describe: Describe) -> web.Response:
+    """`/debug/objects/RESOURCE/NAMESPACE/NAME`, for whoever is on this machine or has a port-forward to the Pod."""
+    address = ipaddress.ip_address(request.remote or "0.0.0.0")
+    address = getattr(address, "ipv4_mapped", None) or address  # how an IPv4 peer looks on a dual-stack socket
+    if not address.is_loopback:
+        return _text(403, "only from loopback: kubectl port-forward")
+    parts = request.path.removeprefix(DEBUG).split("/")
+    if len(parts) != 3 or not all(parts):
+        return _text(404, f"{DEBUG}RESOURCE/NAMESPACE/NAME, with - as the namespace of cluster-scoped resources")
+    known = describe(*parts)
+    if known is None:
+        return _text(404, f"no controller has {parts[0]} as its kind")
+    return web.json_response(known)
 
 
 def _text(status: int, text: str) -> web.Response:

@@ -17,6 +17,8 @@ import structlog
 
 from asyncop.api.errors import ConfigError
 from asyncop.client import Client, connect
+from asyncop.manager.block_watch import watch_for_blocks
+from asyncop.manager.diagnosis import describe_object, log_state
 from asyncop.manager.exit import EXIT_CLEAN, EXIT_CRASH, EXIT_UNREACHABLE, end_at_once
 from asyncop.manager.http import Checks, HealthServer, MetricsServer
 from asyncop.manager.loop_lag import LoopLag
@@ -77,9 +79,10 @@ class Manager:
         Raises:
             ConfigError: the kubeconfig, context, an address or a declaration is wrong.
         """
-        with self._stop.on_signals():
+        with self._stop.on_signals(lambda: log_state(self._operation)):
             async with contextlib.AsyncExitStack() as stack:
                 await self._serve(stack)
+                await stack.enter_async_context(watch_for_blocks())
                 return await self._run_until_stopped()
 
     def stop(self) -> None:
@@ -160,11 +163,14 @@ class Manager:
         checks.add("started", ("startupz",), lambda: None if self._is_started else "still starting")
         checks.add("caches", ("readyz",), self._unready)
         checks.add("shutdown", ("readyz",), lambda: "draining" if self._is_draining else None)
-        health = HealthServer(self._options.health_address, checks)
+        health = HealthServer(self._options.health_address, checks, self._describe)
         metrics = MetricsServer(self._options.metrics_address)
         for server in (health, metrics):
             await server.start()
             stack.push_async_callback(server.aclose)
+
+    def _describe(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        return describe_object(self._operation, resource, namespace, name)
 
     @property
     def _is_started(self) -> bool:

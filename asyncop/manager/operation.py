@@ -26,6 +26,7 @@ from asyncop.manager.leader import LeaderElector
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from asyncop.cache.informers import Informer
     from asyncop.client import Client
     from asyncop.manager.options import ManagerOptions
 
@@ -96,6 +97,16 @@ class Operation:
             await self._recorder.flush(FLUSH_TIMEOUT)
             if self._elector is not None:
                 await self._elector.release()
+
+    @property
+    def controllers(self) -> list[Controller]:
+        """All of them, at work or not."""
+        return self._controllers
+
+    @property
+    def informers(self) -> list[Informer]:
+        """Every watch's."""
+        return list(self._informers)
 
     async def drain(self) -> None:
         """Take no new work and wait until running reconciles have ended. The lead is kept meanwhile."""

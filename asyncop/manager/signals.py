@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks for an orderly end, the second ends the process at once."""
+"""SIGTERM and SIGINT: the first asks for an orderly end, the second ends the process at once. SIGUSR1: a report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import structlog
 from asyncop.manager.exit import end_at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 log = structlog.get_logger("asyncop.manager")
 
@@ -33,13 +33,16 @@ class StopSignal:
         await self._event.wait()
 
     @contextlib.contextmanager
-    def on_signals(self) -> Iterator[None]:
-        """Listen to both signals inside the block; where the loop can't (a thread other than the main one), don't."""
+    def on_signals(self, report: Callable[[], None]) -> Iterator[None]:
+        """Listen inside the block, `report` on SIGUSR1; where the loop can't (outside of the main thread), don't."""
         loop = asyncio.get_running_loop()
         heard: list[signal.Signals] = []
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                loop.add_signal_handler(number, self._receive, number)
+                if number is signal.SIGUSR1:
+                    loop.add_signal_handler(number, report)
+                else:
+                    loop.add_signal_handler(number, self._receive, number)
                 heard.append(number)
         try:
             yield
