@@ -57,3 +57,10 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 {{- toYaml (dict "controllers" $enabled) }}
 {{- end }}
+
+{{- define "asyncop.replicas" -}}
+{{- if and (not .Values.leaderElection.enabled) (gt (int .Values.replicas) 1) }}
+{{- fail (printf "replicas is %d, and without leader election each of them would act: set replicas=1, or leaderElection.enabled=true" (int .Values.replicas)) }}
+{{- end }}
+{{- int .Values.replicas }}
+{{- end }}

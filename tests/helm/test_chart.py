@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.helm.conftest import CHART, ENABLED, Helm
+from asyncop.api.duration import parse_duration
+from asyncop.manager import LeaderElectionOptions
+from tests.helm.conftest import CHART, ENABLED, Helm, flags
 
 DELETE = "controllers.stuckPods.mode=delete"
+NO_ELECTION = "leaderElection.enabled=false"
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 Objects = list[dict[str, Any]]
@@ -48,6 +51,22 @@ def granted(objects: Objects) -> set[tuple[str, str, str, str]]:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
+
+
+def names_of_leases(objects: Objects) -> set[tuple[str, ...]]:
+    """To which Leases of the release's namespace each right is limited, by verb; nothing: to none in particular."""
+    return {
+        (verb, *rule.get("resourceNames", ()))
+        for role in objects
+        if role["kind"] == "Role" and role["metadata"]["namespace"] == "ops"
+        for rule in role["rules"]
+        for verb in rule["verbs"]
+    }
+
+
+def notes(helm: Helm, *sets: str) -> str:
+    """What helm shows after an installation."""
+    return helm.run("install", "asyncop", CHART, "--dry-run=client", *flags(sets, ())).stdout.partition("NOTES:")[2]
 
 
 # What is refused
@@ -99,6 +118,19 @@ def test_every_spelling_of_a_duration_and_a_bound_is_accepted(helm: Helm, value:
     assert str(options[key]) == expected
 
 
+@pytest.mark.parametrize("value", ["replicas=-1", "replicas=two", "leaderElection.leaseDuration=15x"])
+def test_replicas_and_times_of_the_wrong_form_are_refused_by_their_path(helm: Helm, value: str) -> None:
+    path = value.partition("=")[0].replace(".", "/")
+    assert f"'/{path}'" in helm.refusal(ENABLED, value)
+
+
+def test_several_replicas_without_election_are_refused_in_one_line_that_says_what_to_set(helm: Helm) -> None:
+    said = [line for line in helm.refusal(ENABLED, NO_ELECTION).splitlines() if line.startswith("Error:")]
+
+    assert len(said) == 1
+    assert "set replicas=1, or leaderElection.enabled=true" in said[0]
+
+
 # What may be done
 
 
@@ -108,7 +140,18 @@ def test_report_mode_may_look_and_tell_and_nothing_else(helm: Helm) -> None:
         *(("", "", "nodes", verb) for verb in ("get", "list", "watch")),
         ("", "events.k8s.io", "events", "create"),
         ("kube-node-lease", "coordination.k8s.io", "leases", "get"),
+        *(("ops", "coordination.k8s.io", "leases", verb) for verb in ("get", "create", "patch")),
     }
+
+
+def test_of_the_leases_in_its_namespace_it_may_read_and_patch_its_own_alone(helm: Helm) -> None:
+    objects = helm.template(ENABLED, release="night-watch")
+
+    assert names_of_leases(objects) == {("get", "night-watch"), ("patch", "night-watch"), ("create",)}
+
+
+def test_without_election_it_has_no_right_to_leases_in_its_namespace(helm: Helm) -> None:
+    assert names_of_leases(helm.template(ENABLED, NO_ELECTION, "replicas=1")) == set()
 
 
 def test_delete_mode_adds_the_deletion_of_pods_alone(helm: Helm) -> None:
@@ -118,7 +161,7 @@ def test_delete_mode_adds_the_deletion_of_pods_alone(helm: Helm) -> None:
 def test_no_rule_holds_a_wildcard(helm: Helm) -> None:
     roles = [obj for obj in helm.template(ENABLED, DELETE) if obj["kind"] in ("Role", "ClusterRole")]
 
-    assert len(roles) == 2
+    assert len(roles) == 3
     assert "*" not in yaml.safe_dump([role["rules"] for role in roles])
 
 
@@ -137,7 +180,7 @@ def test_every_role_is_bound_to_the_pods_own_account(helm: Helm) -> None:
 def test_no_roles_and_no_account_are_made_when_told_so(helm: Helm) -> None:
     objects = helm.template(ENABLED, "rbac.create=false", "serviceAccount.create=false", "serviceAccount.name=mine")
 
-    assert {obj["kind"] for obj in objects} == {"ConfigMap", "Deployment"}
+    assert {obj["kind"] for obj in objects} == {"ConfigMap", "Deployment", "PodDisruptionBudget"}
     assert pod_spec(objects)["serviceAccountName"] == "mine"
 
 
@@ -155,10 +198,41 @@ def test_two_releases_of_one_name_share_no_object_outside_of_their_namespaces(he
 # What runs
 
 
-def test_it_runs_every_namespace_under_the_releases_name_without_election(helm: Helm) -> None:
-    args = container(helm.template(ENABLED, "extraArgs={-v}", release="night-watch"))["args"]
+def test_it_runs_every_namespace_under_the_releases_name_and_elects_a_leader(helm: Helm) -> None:
+    values = ("extraArgs={-v}", "leaderElection.retryPeriod=500ms")
+    args = container(helm.template(ENABLED, *values, release="night-watch"))["args"]
 
-    assert args == ["run", "-A", "--name=night-watch", "--config=/etc/asyncop/config.yaml", "--no-leader-elect", "-v"]
+    assert args == [
+        *("run", "-A", "--name=night-watch", "--config=/etc/asyncop/config.yaml"),
+        "--leader-elect",
+        "--leader-election-lease-duration=15s",
+        "--leader-election-renew-deadline=10s",
+        "--leader-election-retry-period=500ms",
+        "-v",
+    ]
+
+
+def test_election_is_switched_off_by_a_flag(helm: Helm) -> None:
+    args = container(helm.template(ENABLED, NO_ELECTION, "replicas=1"))["args"]
+
+    assert [arg for arg in args if "leader" in arg] == ["--no-leader-elect"]
+
+
+def test_a_pod_knows_its_name_and_what_else_it_is_given(helm: Helm) -> None:
+    environment = container(helm.template(ENABLED, "extraEnv[0].name=TZ,extraEnv[0].value=UTC"))["env"]
+
+    assert environment == [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "TZ", "value": "UTC"},
+    ]
+
+
+def test_more_volumes_are_mounted_beside_its_own(helm: Helm) -> None:
+    volume = "extraVolumes[0].name=code,extraVolumes[0].configMap.name=code"
+    objects = helm.template(ENABLED, volume, "extraVolumeMounts[0].name=code,extraVolumeMounts[0].mountPath=/code")
+
+    assert pod_spec(objects)["volumes"][2:] == [{"name": "code", "configMap": {"name": "code"}}]
+    assert container(objects)["volumeMounts"][2:] == [{"name": "code", "mountPath": "/code"}]
 
 
 def test_options_reach_the_configuration_as_they_stand_in_the_values(helm: Helm) -> None:
@@ -190,10 +264,40 @@ def test_the_configuration_is_where_the_flag_points(helm: Helm) -> None:
 
 
 def test_two_pods_never_act_at_once_during_an_upgrade(helm: Helm) -> None:
-    spec = one(helm.template(ENABLED), "Deployment")["spec"]
+    alone = one(helm.template(ENABLED, NO_ELECTION, "replicas=1"), "Deployment")["spec"]
+    elected = one(helm.template(ENABLED), "Deployment")["spec"]
 
-    assert spec["replicas"] == 1
-    assert spec["strategy"] == {"type": "Recreate"}
+    assert (alone["replicas"], alone["strategy"]["type"]) == (1, "Recreate")
+    assert (elected["replicas"], elected["strategy"]["type"]) == (2, "RollingUpdate")
+
+
+def test_two_replicas_spread_over_nodes_if_they_can(helm: Helm) -> None:
+    objects = helm.template(ENABLED)
+    (constraint,) = pod_spec(objects)["topologySpreadConstraints"]
+
+    assert constraint["topologyKey"] == "kubernetes.io/hostname"
+    assert constraint["whenUnsatisfiable"] == "ScheduleAnyway"
+    assert constraint["labelSelector"] == one(objects, "Deployment")["spec"]["selector"]
+    assert "topologySpreadConstraints" not in pod_spec(helm.template(ENABLED, "replicas=1"))
+
+
+def test_two_replicas_are_evicted_one_after_the_other_and_a_lone_one_at_once(helm: Helm) -> None:
+    objects = helm.template(ENABLED)
+
+    assert one(objects, "PodDisruptionBudget")["spec"] == {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": one(objects, "Deployment")["spec"]["selector"],
+    }
+    assert "PodDisruptionBudget" not in {obj["kind"] for obj in helm.template(ENABLED, "replicas=1")}
+
+
+def test_its_times_are_those_that_asyncop_has_by_default() -> None:
+    values, defaults = VALUES["leaderElection"], LeaderElectionOptions(name="any")
+
+    assert parse_duration(values["leaseDuration"]) == defaults.lease_duration
+    assert parse_duration(values["renewDeadline"]) == defaults.renew_deadline
+    assert parse_duration(values["retryPeriod"]) == defaults.retry_period
 
 
 def test_the_three_probes_ask_the_health_port(helm: Helm) -> None:
@@ -230,12 +334,14 @@ def test_the_image_is_the_charts_version_unless_a_tag_or_digest_is_given(helm: H
 
 
 def test_notes_say_what_is_on_and_in_which_mode(helm: Helm) -> None:
-    def notes(*sets: str) -> str:
-        args = [part for value in sets for part in ("--set", value)]
-        return helm.run("install", "asyncop", CHART, "--dry-run=client", *args).stdout.partition("NOTES:")[2]
+    assert "stuckPods is on, mode report: nothing is deleted" in notes(helm, ENABLED)
+    assert "stuckPods is on, mode delete" in notes(helm, ENABLED, DELETE)
 
-    assert "stuckPods is on, mode report: nothing is deleted" in notes(ENABLED)
-    assert "stuckPods is on, mode delete" in notes(ENABLED, DELETE)
+
+def test_notes_say_how_many_run_and_how_to_find_the_one_that_works(helm: Helm) -> None:
+    assert "2 replicas run, one works and the others stand by" in notes(helm, ENABLED)
+    assert "kubectl get lease asyncop" in notes(helm, ENABLED)
+    assert "lease" not in notes(helm, ENABLED, NO_ELECTION, "replicas=1")
 
 
 # What must agree

@@ -17,6 +17,7 @@ Review = dict[str, str]
 
 PODS = {"resource": "pods"}
 LEASES = {"resource": "leases", "group": "coordination.k8s.io"}
+OWN_LEASE = {**LEASES, "name": "asyncop"}
 EVENTS = {"resource": "events", "group": "events.k8s.io"}
 WATCHING = ("get", "list", "watch")
 
@@ -37,6 +38,17 @@ def install(control_plane: Cluster, namespace: str, helm: Helm, tmp_path: Path) 
 
 
 @pytest.fixture
+def upgrade(control_plane: Cluster, namespace: str) -> Iterator[Callable[..., None]]:
+    """Install or upgrade with helm itself, which adds what the server has filled in to what it sends."""
+
+    def run(*sets: str) -> None:
+        control_plane.run("helm", "upgrade", "--install", "asyncop", CHART, "-n", namespace, *flags(sets, ()))
+
+    yield run
+    control_plane.run("helm", "uninstall", "asyncop", "-n", namespace, "--ignore-not-found")
+
+
+@pytest.fixture
 def may(control_plane: Cluster, namespace: str) -> Callable[..., bool]:
     """Ask the server's authorizer about the chart's account."""
 
@@ -54,7 +66,7 @@ def may(control_plane: Cluster, namespace: str) -> Callable[..., bool]:
 
 
 def test_the_account_may_do_what_the_controller_does_and_no_more(
-    install: Callable[..., None], may: Callable[..., bool]
+    install: Callable[..., None], may: Callable[..., bool], namespace: str
 ) -> None:
     install(ENABLED, DELETE)
 
@@ -65,6 +77,10 @@ def test_the_account_may_do_what_the_controller_does_and_no_more(
     assert may("create", EVENTS, "default")
     assert not may("list", LEASES, "kube-node-lease")
     assert not may("get", LEASES, "default")
+    assert wait_until(lambda: may("patch", OWN_LEASE, namespace), timeout=10)
+    assert all(may(verb, OWN_LEASE, namespace) for verb in ("get", "create"))
+    assert not any(may(verb, OWN_LEASE, namespace) for verb in ("list", "watch", "update", "delete"))
+    assert not any(may(verb, {**LEASES, "name": "other"}, namespace) for verb in ("get", "patch"))
     assert not may("deletecollection", PODS)
     assert not may("patch", PODS)
     assert not may("create", {"resource": "pods", "subresource": "eviction"}, "default")
@@ -88,6 +104,23 @@ def test_an_upgrade_to_delete_mode_and_back_moves_the_right_with_it(
     install(ENABLED)
 
     assert wait_until(lambda: not may("delete", PODS), timeout=10)
+
+
+def test_an_upgrade_switches_election_off_and_on(
+    control_plane: Cluster, namespace: str, upgrade: Callable[..., None]
+) -> None:
+    def strategy() -> str:
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments/asyncop"
+        return str(control_plane.api.call("GET", path)["spec"]["strategy"]["type"])
+
+    upgrade(ENABLED)
+    assert strategy() == "RollingUpdate"
+
+    upgrade(ENABLED, "leaderElection.enabled=false", "replicas=1")
+    assert strategy() == "Recreate"
+
+    upgrade(ENABLED)
+    assert strategy() == "RollingUpdate"
 
 
 def test_its_pod_is_admitted_under_the_restricted_profile(control_plane: Cluster, namespace: str, helm: Helm) -> None:

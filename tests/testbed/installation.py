@@ -52,7 +52,7 @@ class Installation:
         self._cluster = cluster
 
     def arguments(self, node: str) -> list[str]:
-        """What follows `helm` in an installation that force-deletes after short windows and itself runs on `node`."""
+        """What follows `helm` in an installation that force-deletes after short windows: one Pod, on `node`."""
         return [
             *("install", self.name, str(CHART), "--namespace", self.namespace, "--create-namespace"),
             *("--set", "controllers.stuckPods.enabled=true,controllers.stuckPods.mode=delete"),
@@ -61,6 +61,7 @@ class Installation:
                 for key, value in SHORT_WINDOWS.items()
                 for part in ("--set", f"controllers.stuckPods.{key}={value}")
             ),
+            *("--set", "replicas=1"),
             *("--set", rf"nodeSelector.kubernetes\.io/hostname={node}"),
         ]
 
