@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from asyncop.client.wire import Record
     from asyncop.controller.declaration import Reconciler
     from asyncop.controller.recorder import Recorder
+    from asyncop.controller.source import Kind
 
 log = structlog.get_logger("asyncop.controller")
 
@@ -309,6 +310,11 @@ class Controller:
                 running=queue.running,
             )
         )
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Every kind that it declares to watch or to use."""
+        return [self.declared.kind, *(source.kind for source in self.declared.sources), *self.declared.uses]
 
     @property
     def resource(self) -> Resource:

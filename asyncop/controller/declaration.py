@@ -19,6 +19,7 @@ from asyncop.api.object import Object
 from asyncop.api.request import Request, Result
 from asyncop.api.resource import ResourceSelector
 from asyncop.api.selectors import Labels, field_selector, label_selector
+from asyncop.controller.rights import check_calls
 from asyncop.controller.source import Kind, Source, as_tuple, check_arguments, check_kind
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ class Reconciler(Generic[AnyT]):
         check_kind(self.kind)
         label_selector(self.labels)
         field_selector(self.fields)
+        for kind, calls in self.uses.items():
+            check_kind(kind)
+            check_calls(calls)
         if self.workers < 1:
             raise ValueError(f"reconciler {self.name}: workers={self.workers}; at least one is needed")
 
@@ -218,7 +222,8 @@ def reconciler(kind: Kind, **options: Unpack[ReconcilerOptions]) -> Any:
     Args:
         kind: an `Object` class, or a selector such as `"deployments.apps"` (then the object is a read-only mapping).
         **options: `name` of the controller (default: the function's); `sources`: `owns(…)`, `watch(…)`, `read(…)`;
-            `uses`: `{kind: "get patch delete"}`, the client calls that the function makes; `labels` and `fields`: sent
+            `uses`: `{kind: "get patch delete"}`, the client calls that the function makes, perhaps only in some
+            namespaces (`"get in kube-node-lease"`); `labels` and `fields`: sent
             to the server; `namespaces`: instead of the operator's `-n`; `predicates`: functions of (new, old) that all
             must hold for a change to trigger; `indexes`: `{name: object -> keys}` for `ctx.store(kind).by_index`;
             `options`: a Struct that `ctx.options` is an instance of, filled from the configuration; `workers` (8): how

@@ -22,6 +22,7 @@ from asyncop.controller import Controller, Reconciler, Recorder, Task
 from asyncop.controller.finalizer import Finalizers, finalizer_name
 from asyncop.manager.exit import EXIT_LEAD_LOST, end_at_once
 from asyncop.manager.leader import LeaderElector
+from asyncop.manager.permissions import check_permissions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -55,6 +56,7 @@ class Operation:
         election = options.leader_election
         self._elector = LeaderElector(client, election) if election else None
         self._client = client.gated(self._elector.gate) if self._elector else client
+        self._ungated, self._namespaces = client, options.namespaces
         self._recorder = Recorder(self._client, options.name)
         self._informers = Informers(client)
         self._tasks = list(tasks)
@@ -92,6 +94,8 @@ class Operation:
                         group.create_task(self._user_task(task), name=f"task {task.name}")
                 _spawn(group, "lead", self._lead if self._elector is None else partial(self._campaign, self._elector))
                 group.create_task(self._freeze_caches(), name="freeze caches")
+                permissions = check_permissions(self._ungated, self._controllers, self._namespaces)
+                group.create_task(permissions, name="check permissions")
                 self.is_started = True
         finally:
             await self._recorder.flush(FLUSH_TIMEOUT)

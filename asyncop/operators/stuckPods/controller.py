@@ -18,7 +18,7 @@ from asyncop import metrics
 from asyncop.controller.declaration import Declarations, collecting
 from asyncop.operators.stuckPods.breakers import Breakers
 from asyncop.operators.stuckPods.evidence import MARGIN, LeaseObserver
-from asyncop.operators.stuckPods.objects import Node, Pod, Taint
+from asyncop.operators.stuckPods.objects import LEASE_NAMESPACE, Lease, Node, Pod, Taint
 from asyncop.operators.stuckPods.rules import Reason, Refusal, refusal
 
 if TYPE_CHECKING:
@@ -48,7 +48,11 @@ def build(options: StuckPodsOptions) -> Declarations:
             namespaces=options.namespaces or None,
             indexes={"node": terminating_by_node},
             sources=[asyncop.watch(Node, pods_of_node)],
-            uses={Pod: "get delete", Node: "get", "leases.coordination.k8s.io": "get"},
+            uses={
+                Pod: "get delete" if options.mode == "delete" else "get",
+                Node: "get",
+                Lease: f"get in {LEASE_NAMESPACE}",
+            },
         )(stuck_pods.reconcile)
         asyncop.task(name="stuckPods start")(stuck_pods.begin)
     return declarations
