@@ -9,11 +9,12 @@ etcd does not sync to the disk: speed matters, and the data is thrown away with 
 
 import json
 import socket
+import urllib.request
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.testbed.api import Api, ApiError
+from tests.testbed.api import Api, ApiError, Json
 from tests.testbed.errors import TestbedError
 from tests.testbed.pki import Pki
 from tests.testbed.processes import Process, wait_until
@@ -56,6 +57,7 @@ class ControlPlane:
         self.pki = Pki(state_dir / "pki")
         self.kubeconfig = state_dir / "kubeconfig"
         self.audit_log = state_dir / "audit.log"
+        self._api_command = state_dir / "kube-apiserver.json"
         self.etcd = Process(state_dir, "etcd")
         self.apiserver = Process(state_dir, "kube-apiserver")
         self.controller_manager = Process(state_dir, "kube-controller-manager")
@@ -126,8 +128,34 @@ class ControlPlane:
             arguments += ["--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount"]
         if audit:
             arguments += self._audit_arguments()
-        self.apiserver.start(self._binaries / "kube-apiserver", *arguments)
+        self._api_command.write_text(json.dumps([str(self._binaries / "kube-apiserver"), *arguments]))
+        self.start_api_again()
+
+    def kill_api(self) -> None:
+        """`kill -9` of kube-apiserver; everybody else goes on. Safe to repeat."""
+        self.apiserver.stop(grace=0)
+
+    def start_api_again(self) -> None:
+        """Start kube-apiserver as it was started before, on the same port, and return when it says it is ready.
+
+        Raises:
+            TestbedError: it ended or was not ready in time; the end of its log is in the message.
+        """
+        self.apiserver.start(*self._words_of_api())
         self._wait_ready()
+
+    def compact(self) -> None:
+        """Make etcd forget every version but the newest of each object.
+
+        kube-apiserver does so every five minutes, up to what is five minutes old; its watch cache remembers more.
+        """
+        (etcd,) = [word.partition("=")[2] for word in self._words_of_api() if word.startswith("--etcd-servers=")]
+        revision = _ask(etcd, "/v3/kv/range", {"key": "AA=="})["header"]["revision"]
+        _ask(etcd, "/v3/kv/compaction", {"revision": revision, "physical": True})
+
+    def _words_of_api(self) -> list[str]:
+        words: list[str] = json.loads(self._api_command.read_text())
+        return words
 
     def _api_arguments(self) -> list[str]:
         pki = self.pki
@@ -192,6 +220,13 @@ class ControlPlane:
             *common,
         )
         self.scheduler.start(self._binaries / "kube-scheduler", f"--kubeconfig={configs['scheduler']}", *common)
+
+
+def _ask(etcd: str, path: str, body: Json) -> Json:
+    """One call of etcd's JSON gateway; its keys are in base64, its numbers text."""
+    request = urllib.request.Request(etcd + path, json.dumps(body).encode(), method="POST")
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+        return json.load(answer)  # type: ignore[no-any-return]
 
 
 def _free_ports(*addresses: str) -> list[int]:

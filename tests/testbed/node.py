@@ -150,6 +150,10 @@ class Node:
         rows = [line.split() for line in self._ctr("tasks", "list").splitlines()[1:]]
         return {container for container, _, status in rows if status == "RUNNING"}
 
+    def kill_container(self, container: str) -> None:
+        """`kill -9` of its first process; the kubelet starts a new container in its place."""
+        self._ctr("tasks", "kill", "--signal", "SIGKILL", container)
+
     def remove_cgroups(self) -> None:
         """Remove the control groups of its dead containers, which outlive a power cut of ours. Safe to repeat.
 
