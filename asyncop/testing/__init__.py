@@ -1,0 +1,18 @@
+"""A verified fake of the Kubernetes API for tests and demos: `ApiServer`, real HTTP, everything in memory.
+
+    async with ApiServer() as server:
+        connect(server.write_kubeconfig(path)) …
+        server.faults.expire_versions("pods")
+
+It serves the built-in kinds that operators meet most and every CustomResourceDefinition that is POSTed, with the
+semantics of kube-apiserver 1.36: versions, watches, patches, server-side apply, finalizers, grace, garbage collection.
+The same contract tests run against it and against a real kube-apiserver, and a difference fails. `Faults` is what can
+be made to go wrong. It keeps nothing, knows one token and authorizes everything: never use it for anything else.
+
+Independent of asyncop's client and engine on purpose: it is what they are tested against.
+"""
+
+from asyncop.testing.faults import Faults
+from asyncop.testing.server import ApiServer
+
+__all__ = ["ApiServer", "Faults"]
