@@ -95,6 +95,8 @@ def _key(kind: Any) -> Any:
 class MapContext:
     """What a mapper may use: the stores that its controller declared."""
 
+    __slots__ = ("_namespace", "_stores")
+
     def __init__(self, stores: Stores, namespace: str = "") -> None:
         self._stores, self._namespace = stores, namespace
 

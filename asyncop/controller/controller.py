@@ -229,7 +229,7 @@ class Controller:
                     self._agenda.resync(request)
 
     async def _process(self, request: Request) -> None:
-        if not await self._tell_departed(request):
+        if self._agenda.departed(request) is not None and not await self._tell_departed(request):
             return
         view = self._wiring.view
         try:

@@ -37,9 +37,15 @@ class Runner:
     async def run(self, obj: Any, resource: Resource, ctx: Context) -> Outcome:
         """Do what the object's state asks for; errors of the server are outcomes too."""
         try:
-            if stale := self._finalizers.stale(obj.metadata.finalizers):
-                obj = await remove_finalizers(self._client, obj, stale)
-            outcome = Succeeded() if obj is None else await self._step(obj, ctx)
+            finalizers = obj.metadata.finalizers
+            if finalizers and (stale := self._finalizers.stale(finalizers)):
+                ctx.obj = obj = await remove_finalizers(self._client, obj, stale)
+            if obj is None:
+                return Succeeded()
+            if self._declared.finalize_function is None:
+                outcome = await reconcile(self._declared.function, self._declared.timeout, obj, ctx)
+            else:
+                outcome = await self._step(obj, ctx)
             if ctx.staged is not None:
                 await self._write_status(ctx.obj, resource, ctx.staged)
         except LeaseLostError:
@@ -54,18 +60,17 @@ class Runner:
         return Succeeded() if function is None else await reconcile(function, self._declared.timeout, last, ctx)
 
     async def _step(self, obj: Any, ctx: Context) -> Outcome:
-        declared = self._declared
-        if declared.finalize_function is not None:
-            if obj.metadata.deletion_timestamp is not None:
-                return await self._finalize(obj, ctx)
-            if self._matches is not None and not self._matches(obj.metadata.labels):
-                await remove_finalizers(self._client, obj, frozenset({self._finalizer}))  # it has left the selector
-                return Succeeded()
-            obj = await add_finalizer(self._client, obj, self._finalizer)
-            if obj is None:
-                return Succeeded()
+        """A run where there is a `finalize`."""
+        if obj.metadata.deletion_timestamp is not None:
+            return await self._finalize(obj, ctx)
+        if self._matches is not None and not self._matches(obj.metadata.labels):
+            await remove_finalizers(self._client, obj, frozenset({self._finalizer}))  # it has left the selector
+            return Succeeded()
+        obj = await add_finalizer(self._client, obj, self._finalizer)
+        if obj is None:
+            return Succeeded()
         ctx.obj = obj
-        return await reconcile(declared.function, declared.timeout, obj, ctx)
+        return await reconcile(self._declared.function, self._declared.timeout, obj, ctx)
 
     async def _finalize(self, obj: Any, ctx: Context) -> Outcome:
         """Clean up, once as far as we know, then let the object go."""
