@@ -12,8 +12,12 @@ from urllib.parse import quote
 import msgspec
 
 
-class Resource(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource type as the API server serves it."""
+class Resource(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """One resource type as the API server serves it.
+
+    Equal if they are served at the same place, however much else of it is known: discovery, and a class that says its
+    plural itself, must come to the same watch.
+    """
 
     group: str = ""
     """Empty for the core group."""
@@ -26,6 +30,16 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Resource) and self._place == other._place
+
+    def __hash__(self) -> int:
+        return hash(self._place)
+
+    @property
+    def _place(self) -> tuple[str, str, str]:
+        return self.group, self.version, self.plural
 
     @property
     def api_version(self) -> str:

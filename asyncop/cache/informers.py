@@ -220,32 +220,30 @@ class Informer:
 
 
 class Informers:
-    """All informers of one process, by scope."""
+    """All informers of one process. Readers of a scope share one, unless it runs already when they come."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._informers: dict[Scope, Informer] = {}
+        self._all: list[Informer] = []
         client.on_write.append(self._observe_write)
 
     def get(self, scope: Scope) -> Informer:
-        """The informer of a scope, shared, made on the first call."""
-        informer = self._informers.get(scope)
-        if informer is None or informer.is_started:  # a started one decodes for its readers alone
-            informer = self._informers[scope] = Informer(self._client, scope)
+        """The informer of a scope that still takes readers; one that has started decodes for those it has."""
+        for informer in self.unstarted():
+            if informer.scope == scope:
+                return informer
+        informer = Informer(self._client, scope)
+        self._all.append(informer)
         return informer
 
     def _observe_write(self, resource: Resource, data: bytes, writer: str) -> None:
-        for scope, informer in self._informers.items():
-            if informer.is_started and _is_same(scope.resource, resource):
+        for informer in self._all:
+            if informer.is_started and informer.scope.resource == resource:
                 informer.observe_write(data, writer)
 
     def __iter__(self) -> Iterator[Informer]:
-        return iter(self._informers.values())
+        return iter(self._all)
 
     def unstarted(self) -> list[Informer]:
         """Those that nobody runs yet."""
-        return [informer for informer in self._informers.values() if not informer.is_started]
-
-
-def _is_same(one: Resource, other: Resource) -> bool:
-    return (one.group, one.version, one.plural) == (other.group, other.version, other.plural)
+        return [informer for informer in self._all if not informer.is_started]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import asdict
 
 import asyncop
 from asyncop.api.errors import ConfigError, DecodeError, NotFoundError
@@ -157,16 +158,18 @@ async def test_a_name_means_what_people_expect(discovery: Discovery, name: Any, 
 
 @pytest.mark.usefixtures("served")
 async def test_a_resource_is_described_in_full(discovery: Discovery) -> None:
-    assert await discovery.resolve("deploy") == Resource(
-        group="apps",
-        version="v1",
-        plural="deployments",
-        kind="Deployment",
-        namespaced=True,
-        singular="deployment",
-        short_names=("deploy",),
-        verbs=("get", "list"),
-        subresources=("status", "scale"),
+    assert asdict(await discovery.resolve("deploy")) == asdict(
+        Resource(
+            group="apps",
+            version="v1",
+            plural="deployments",
+            kind="Deployment",
+            namespaced=True,
+            singular="deployment",
+            short_names=("deploy",),
+            verbs=("get", "list"),
+            subresources=("status", "scale"),
+        )
     )
     assert not (await discovery.resolve("nodes")).namespaced
 
