@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from asyncop.testing.refusals import RefusedError, Who, expired, forbidden
+from asyncop.testing.streaming import reset_connection
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -245,8 +246,7 @@ async def _disturb(rule: _Rule, request: web.BaseRequest) -> web.StreamResponse 
     if rule.action == "hang":
         await asyncio.Event().wait()  # ends with the connection or the server
     await request.read()
-    if request.transport is not None:
-        request.transport.abort()
+    reset_connection(request.transport)
     return web.Response(status=500)
 
 

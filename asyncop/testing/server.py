@@ -21,7 +21,7 @@ from asyncop.testing.faults import Faults
 from asyncop.testing.objects import Intent, Objects
 from asyncop.testing.serving import Front
 from asyncop.testing.storage import Storage
-from asyncop.testing.streaming import BOOKMARK_INTERVAL, Streams
+from asyncop.testing.streaming import BOOKMARK_INTERVAL, Streams, reset_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,8 +208,7 @@ class ApiServer:
         self._listener.close()
         self._listener = None
         for connection in tuple(self._server.connections):
-            if connection.transport is not None:
-                connection.transport.abort()
+            reset_connection(connection.transport)
 
     def swap_certificate(self, certificate: Path, key: Path) -> None:
         """Present another certificate to connections made from now on; open ones stay."""

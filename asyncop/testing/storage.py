@@ -67,7 +67,7 @@ class Collection:
         self.objects: dict[str, Stored] = {}
         self.keys: list[str] = []
         self.history: deque[Change] = deque()
-        self.compacted = clock.now
+        self.compacted = clock.compacted
         """Changes up to this version are forgotten."""
         self.listeners: list[Callable[[Change], None]] = []
 
@@ -133,6 +133,8 @@ class Clock:
 
     def __init__(self) -> None:
         self.now = FIRST_VERSION
+        self.compacted = FIRST_VERSION
+        """Up to where resources are compacted that have no objects yet."""
         self._labels: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
     def tick(self) -> int:
@@ -170,6 +172,8 @@ class Storage:
     def compact(self, name: str | None = None) -> int:
         """Forget the past of one resource or of all; returns the version up to which."""
         chosen = list(self._collections.values()) if name is None else [self.collection(name)]
+        if name is None:
+            self.clock.compacted = self.clock.now
         for collection in chosen:
             collection.compact(self.clock.now)
         return self.clock.now

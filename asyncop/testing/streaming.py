@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import struct
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -30,8 +32,17 @@ class Stream:
 
     def reset(self) -> None:
         """Drop the connection at once, without the end of the stream."""
-        if self.transport is not None:
-            self.transport.abort()
+        reset_connection(self.transport)
+
+
+def reset_connection(transport: asyncio.BaseTransport | None) -> None:
+    """End a connection by RST: the peer gets ECONNRESET, not an end of data."""
+    if not isinstance(transport, asyncio.Transport):
+        return
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 class Streams:
@@ -78,7 +89,8 @@ class Streams:
                 lines = b""
             if lines and stream.cut_next:
                 await response.write(lines[: max(len(lines) // 2, 1)])
-                stream.reset()
+                if stream.transport is not None:
+                    stream.transport.close()  # what was written still goes out
                 return
             if lines:
                 await response.write(lines)

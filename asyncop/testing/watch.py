@@ -73,7 +73,10 @@ class Watcher:
         if self.query.initial_events or not version:
             self._send_initial(now)
         elif version < self._collection.compacted:
-            self.fail(expired(f"too old resource version: {version} ({self._collection.compacted})"))
+            text = f"too old resource version: {version} ({self._collection.compacted})"
+            if self.kind.kind == "Event":  # which have no watch cache: these are the words of what is behind it
+                text = "The resourceVersion for the provided watch is too old."
+            self.fail(expired(text))
             return
         else:
             for change in self._collection.since(version):

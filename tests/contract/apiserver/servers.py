@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def embedded_endpoint(server: ApiServer) -> Endpoint:
-    return Endpoint("127.0.0.1", int(server.url.rpartition(":")[2]), token=server.token)
+    return Endpoint(
+        "127.0.0.1", int(server.url.rpartition(":")[2]), token=server.token, compact=server.faults.expire_versions
+    )
 
 
 def real_endpoint(cluster: Cluster, folder: Path) -> Endpoint:
@@ -34,7 +36,7 @@ def real_endpoint(cluster: Cluster, folder: Path) -> Endpoint:
     identity.write_bytes(b"\n".join(base64.b64decode(user[name]) for name in names))
     tls.load_cert_chain(identity)
     address = urlsplit(place["server"])
-    return Endpoint(str(address.hostname), int(address.port or 443), tls)
+    return Endpoint(str(address.hostname), int(address.port or 443), tls, compact=cluster.control_plane.compact)
 
 
 def talk(endpoint: Endpoint, case: Case) -> list[Any]:

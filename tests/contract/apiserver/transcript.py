@@ -17,7 +17,7 @@ from urllib.parse import urlencode
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Json = Any
 LIMIT = 10.0
@@ -41,6 +41,8 @@ class Endpoint:
     port: int
     tls: ssl.SSLContext | None = None
     token: str = ""
+    compact: Callable[[], object] | None = None
+    """Makes the server forget the past."""
 
     def connect(self, timeout: float = LIMIT) -> http.client.HTTPConnection:
         if self.tls is not None:
@@ -77,6 +79,10 @@ class Caller:
 
     def transcript(self) -> list[Json]:
         return self._spoken.lines
+
+    def compact(self) -> None:
+        assert self._endpoint.compact is not None
+        self._endpoint.compact()
 
     def close(self) -> None:
         self._connection.close()
@@ -170,19 +176,19 @@ class Caller:
 
 class Watch:
     def __init__(self, response: http.client.HTTPResponse, spoken: Transcript) -> None:
-        self._response, self._spoken = response, spoken
+        self.response, self._spoken = response, spoken
         self.status = response.status
 
     def read(self, count: int = 1) -> list[Json]:
         """The next events, which must come within the limit."""
-        events = [json.loads(self._response.readline() or "null") for _ in range(count)]
+        events = [json.loads(self.response.readline() or "null") for _ in range(count)]
         for event in events:
             self._spoken.add({"event": event})
         return events
 
     def rest(self) -> list[Json]:
         """All events until the server ends the stream."""
-        events = [json.loads(line) for line in self._response]
+        events = [json.loads(line) for line in self.response]
         for event in events:
             self._spoken.add({"event": event})
         return events
