@@ -61,6 +61,8 @@ def compare(type_: Type, old: Any, new: Any) -> Difference:
 
 
 def _compare(type_: Type, old: Any, new: Any, path: Path, out: Difference) -> None:
+    if old == new:
+        return
     shaped = deduce(type_, new if new is not ABSENT else old)
     parts = None if shaped.sharing == "atomic" else _parts(shaped, old, new)
     if parts is None or (_is_empty(old) and _is_empty(new)):

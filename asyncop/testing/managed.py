@@ -54,6 +54,12 @@ class Owned(NamedTuple):
     fields: FieldSet
     time: str
     """Empty where the real server loses it: scaling, and applying what is there already."""
+    encoded: Obj | None = None
+    """The fields as managedFields has them, while they are known."""
+
+    def keeping(self, fields: FieldSet) -> Owned:
+        """The same with these fields left."""
+        return self if fields == self.fields else Owned(fields, self.time)
 
 
 Owners = dict[Owner, Owned]
@@ -82,7 +88,8 @@ def read(obj: Obj) -> Owners:
         owner = Owner(
             entry.get("manager", ""), entry["operation"], entry.get("apiVersion", ""), entry.get("subresource", "")
         )
-        owners[owner] = Owned(fieldsets.decode(entry.get("fieldsV1") or {}), entry.get("time", ""))
+        encoded = entry.get("fieldsV1") or {}
+        owners[owner] = Owned(fieldsets.decode(encoded), entry.get("time", ""), encoded)
     return owners
 
 
@@ -93,7 +100,8 @@ def write(obj: Obj, owners: Owners) -> None:
         entry: Obj = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owner.api_version}
         if owned.time:
             entry["time"] = owned.time
-        entry |= {"fieldsType": "FieldsV1", "fieldsV1": fieldsets.encode(owned.fields)}
+        known = owned.encoded if owned.encoded is not None else fieldsets.encode(owned.fields)
+        entry |= {"fieldsType": "FieldsV1", "fieldsV1": known}
         if owner.subresource:
             entry["subresource"] = owner.subresource
         entries.append(entry)
@@ -114,7 +122,7 @@ def updated(type_: Type, old: Obj, new: Obj, owners: Owners, owner: Owner) -> Ow
         if other != owner or not gained:
             left -= changed
         if left:
-            result[other] = owned._replace(fields=left)
+            result[other] = owned.keeping(left)
     if gained:
         mine = result.get(owner, Owned(frozenset(), ""))
         result[owner] = Owned(mine.fields | gained, mine.time if owner.subresource == "scale" else now())
@@ -192,7 +200,7 @@ def _settled(type_: Type, change: tuple[Obj, Obj], owners: Owners, applying: App
         else:
             left = owned.fields - difference.removed - conflicts.get(other, frozenset())
         if left:
-            result[other] = owned._replace(fields=left)
+            result[other] = owned.keeping(left)
     return result
 
 
