@@ -7,7 +7,7 @@
 It serves the built-in kinds that operators meet most and every CustomResourceDefinition that is POSTed, with the
 semantics of kube-apiserver 1.36: versions, watches, patches, server-side apply, finalizers, grace, garbage collection.
 The same contract tests run against it and against a real kube-apiserver, and a difference fails. `Faults` is what can
-be made to go wrong. It keeps nothing, knows one token and authorizes everything: never use it for anything else.
+be made to go wrong. It keeps nothing and lets everybody do everything: never use it for anything else.
 
 Independent of asyncop's client and engine on purpose: it is what they are tested against.
 """

@@ -1,4 +1,4 @@
-"""What kube-controller-manager does for deletions: garbage by owner, and the content of namespaces.
+"""What kube-controller-manager does for deletions: garbage by owner, claims in use, the content of namespaces.
 
 Works after the write that caused it was answered, in the order of the causes. An owner that never existed is treated
 as one that is gone, by its uid, as the real collector does.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from asyncop.testing.schema import Obj
 
+_CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 _Reference = tuple[Kind, str, str]
 
 
@@ -45,6 +46,8 @@ class Collector:
             self._do(lambda: self._owner_gone(uid))
             self._do(lambda: self._left(reference[1]))
             self._do(lambda: self._dependent_gone(obj))
+            if kind.kind == "Pod" and kind.custom is None:
+                self._do(lambda: self._pod_gone(reference[1]))
             return
         self._alive[uid] = reference
         if old is None and metadata.get("ownerReferences"):
@@ -103,8 +106,30 @@ class Collector:
             self._unfinalize(reference, obj, "orphan")
         elif "foregroundDeletion" in finalizers:
             self._foreground(uid, reference, obj)
-        if reference[0].kind == "Namespace" and reference[0].custom is None:
+        if reference[0].custom is not None:
+            return
+        if reference[0].kind == "Namespace":
             self._empty_namespace(reference[2])
+        elif reference[0].kind == "PersistentVolumeClaim" and not self._is_used(reference):
+            self._unfinalize(reference, obj, _CLAIM_PROTECTION)
+
+    def _is_used(self, claim: _Reference) -> bool:
+        """Whether a Pod that isn't finished mounts the claim."""
+        pods = self._objects.storage.collection("pods")
+        for key in [key for key in pods.keys if key.startswith(f"{claim[1]}/")]:
+            pod = pods.objects[key].decode()
+            volumes = pod["spec"].get("volumes") or ()
+            claims = {(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in volumes}
+            if claim[2] in claims and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+                return True
+        return False
+
+    def _pod_gone(self, namespace: str) -> None:
+        kind = self._objects.catalog.find("", "v1", "persistentvolumeclaims")
+        for key, stored in tuple(self._objects.collection(kind).objects.items()):
+            metadata = stored.decode()["metadata"]
+            if key.startswith(f"{namespace}/") and metadata.get("deletionTimestamp"):
+                self._being_deleted(metadata["uid"], (kind, namespace, metadata["name"]))
 
     def _foreground(self, uid: str, reference: _Reference, obj: Obj) -> None:
         blocking = False

@@ -56,7 +56,8 @@ class Faults:
     def __init__(self, call: Callable[[Callable[[], object]], object]) -> None:
         self._call = call
         self._rules: list[_Rule] = []
-        self._tokens: set[str] | None = None
+        self._tokens: set[str] = set()
+        self._lets_in_anybody = False
         self._objects: Objects | None = None
         self._streams: Streams | None = None
 
@@ -115,21 +116,17 @@ class Faults:
     # tokens
 
     def revoke(self, token: str) -> None:
-        """Refuse a token (401) from now on, for good."""
+        """Refuse a token (401) from now on, for good, and with it requests that carry none."""
 
         def undo() -> None:
-            if self._tokens is not None:
-                self._tokens.discard(token)
+            self._tokens.discard(token)
+            self._lets_in_anybody = False
 
         self._call(undo)
 
     def accept(self, token: str) -> None:
         """Accept one more token, as after a rotation."""
-
-        def add() -> None:
-            self._tokens = (self._tokens or set()) | {token}
-
-        self._call(add)
+        self._call(lambda: self._tokens.add(token))
 
     # versions
 
@@ -208,9 +205,15 @@ class Faults:
         name = f"{plural}.{group}" if group else plural
         return any(rule.status == 403 and rule.resource in (None, name) and rule.times != 0 for rule in self._rules)
 
-    def require(self, tokens: set[str] | None) -> None:
-        """Accept these bearer tokens only; None accepts everybody."""
-        self._tokens = tokens
+    def require(self, token: str, *, strict: bool) -> None:
+        """Accept this bearer token; unless strict, requests without any too."""
+        self._tokens.add(token)
+        self._lets_in_anybody = not strict
+
+    def _knows(self, authorization: str | None) -> bool:
+        if authorization is None:
+            return self._lets_in_anybody
+        return authorization.removeprefix("Bearer ") in self._tokens
 
     def disturbs(
         self, request: web.BaseRequest, address: Address | None
@@ -220,10 +223,7 @@ class Faults:
         Raises:
             RefusedError: the answer.
         """
-        if (
-            self._tokens is not None
-            and request.headers.get("Authorization", "").removeprefix("Bearer ") not in self._tokens
-        ):
+        if not self._knows(request.headers.get("Authorization")):
             raise RefusedError(401, "Unauthorized", "Unauthorized")
         if not self._rules or address is None:
             return None

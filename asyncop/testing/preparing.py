@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import secrets
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,8 +66,12 @@ def blank(kind: Kind) -> Obj:
     """What a new object is compared with, to tell what its creator set: an empty one of a built-in kind, or nothing."""
     if kind.custom is not None:
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}}
-    empty, _ = settle({}, kind.type, kind.kind, kind.version)
-    return empty
+    return copy.deepcopy(_empty(kind))
+
+
+@cache
+def _empty(kind: Kind) -> Obj:
+    return settle({}, kind.type, kind.kind, kind.version)[0]
 
 
 def _check_kind(kind: Kind, obj: Obj) -> None:
@@ -104,8 +110,7 @@ def cleaned(kind: Kind, obj: Obj) -> None:
         return
     obj.pop("status", None)
     if kind.custom is None:
-        fresh, _ = settle({}, kind.type, kind.kind, kind.version)
-        obj["status"] = fresh["status"]
+        obj["status"] = blank(kind)["status"]
         apply_defaults(kind.kind, obj)
 
 

@@ -106,7 +106,7 @@ def is_true(text: str | None) -> bool:
     return text is not None and text.lower() not in ("", "0", "false")
 
 
-def decode(body: bytes, what: str = "") -> Any:
+def decode(body: bytes) -> Any:
     """A body of JSON, or of YAML.
 
     Raises:
@@ -114,9 +114,8 @@ def decode(body: bytes, what: str = "") -> Any:
     """
     try:
         return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        if not what:
-            raise bad_request(f"couldn't decode the body: {error}") from None
+    except msgspec.DecodeError:
+        pass  # maybe it is YAML, of which JSON is the quicker part
     try:
         return yaml.load(body, yaml.CSafeLoader)
     except yaml.YAMLError as error:

@@ -69,11 +69,11 @@ class ApiServer:
         self._listener: asyncio.Server | None = None
         self._listening: asyncio.Task[None] | None = None
         self.token = secrets.token_urlsafe(16)
-        """The bearer token that the kubeconfig carries."""
+        """The bearer token that the kubeconfig carries. Without TLS nobody needs one, for kubectl sends none then."""
         self.faults = Faults(self._in_loop)
         """What can be made to go wrong."""
         self.faults.attach(self._objects, self._streams)
-        self.faults.require({self.token})
+        self.faults.require(self.token, strict=tls is not None)
         self._definitions = Definitions(self._objects)
         self._collector = Collector(self._objects) if controllers else None
         self._front = Front(self._objects, self.faults, self._streams)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from asyncop.testing.streaming import Streams
 
 _JSON = "application/json"
+_BODIES = (_JSON, "application/yaml")
 
 
 class Front:
@@ -122,7 +123,7 @@ class Front:
         if target.name:
             raise method_not_allowed()
         asked = intent(request.query, request.headers)
-        obj = decode_object(await request.read())
+        obj = await _body(request)
         if target.kind.group == "authorization.k8s.io":
             return answer(reviews.review(obj, self._faults), 201)
         if target.kind.namespaced and not target.namespace:
@@ -134,7 +135,7 @@ class Front:
         if target.kind.kind != "Pod" or target.subresource not in ("eviction", "binding"):
             raise no_such_resource()
         asked = intent(request.query, request.headers)
-        obj = decode_object(await request.read())
+        obj = await _body(request)
         if target.subresource == "eviction":
             return answer(evict(self._objects, target, obj, asked), 201)
         return answer(self._bind(target, obj), 201)
@@ -156,7 +157,7 @@ class Front:
             raise method_not_allowed()
         _check_subresource(target, ("status", "scale", "finalize"))
         asked = intent(request.query, request.headers)
-        obj = decode_object(await request.read())
+        obj = await _body(request)
         if target.subresource == "scale":
             return answer(write_scale(self._objects, target, lambda _: obj, asked), 200, asked)
         written = self._objects.update(target, lambda _: obj, asked, unconditional=False)
@@ -171,7 +172,7 @@ class Front:
             raise _unknown_patch(request.content_type)
         asked = intent(request.query, request.headers)
         asked.is_patch = form != "apply"
-        body = decode(await request.read(), "patch" if form == "apply" else "")
+        body = decode(await request.read())
         if form == "apply":
             if not request.query.get("fieldManager"):
                 raise _no_manager()
@@ -188,8 +189,7 @@ class Front:
         if target.subresource or "delete" not in target.kind.verbs:
             raise method_not_allowed()
         asked = intent(request.query, request.headers)
-        body = await request.read()
-        options = decode_object(body) if body else {}
+        options = await _body(request) if request.can_read_body else {}
         for name in ("gracePeriodSeconds", "propagationPolicy"):
             if name in request.query and name not in options:
                 options[name] = int(request.query[name]) if name.startswith("grace") else request.query[name]
@@ -264,6 +264,14 @@ def refusal(refused: RefusedError) -> web.Response:
     if seconds:
         response.headers["Retry-After"] = str(seconds)
     return response
+
+
+async def _body(request: web.BaseRequest) -> Obj:
+    content_type = request.headers.get("Content-Type", _JSON).partition(";")[0].strip()
+    if content_type not in _BODIES:
+        text = f"the body of the request was in an unknown format - accepted media types include: {', '.join(_BODIES)}"
+        raise RefusedError(415, "UnsupportedMediaType", text)
+    return decode_object(await request.read())
 
 
 def _wants_partial(request: web.BaseRequest) -> bool:

@@ -121,8 +121,8 @@ class Package:
                 comments = [] if not (text == "" and current is None) else comments
 
 
-def main() -> None:
-    """Print the data file."""
+def render() -> str:
+    """The data file's text, from the sources in Go's module cache."""
     cache = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
     version = KUBERNETES.replace("v1.", "v0.")
     packages = {short: Package(short, Path(cache) / pattern.format(v=version)) for short, pattern in _PACKAGES.items()}
@@ -131,7 +131,7 @@ def main() -> None:
         reader.visit(root)
     types = dict(sorted(reader.types.items()))
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(fields)}" for name, fields in types.items())
-    sys.stdout.write("{\n" + lines + "\n}\n")
+    return "{\n" + lines + "\n}\n"
 
 
 class _Reader:
@@ -212,4 +212,4 @@ def _flags(options: list[str], tags: dict[str, str], comments: list[str]) -> lis
 
 
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(render())

@@ -98,3 +98,16 @@ def test_a_definition_takes_its_objects_along(c: Caller) -> None:
         kind.remove()
         assert [event["type"] for event in watch.rest()] == ["DELETED"]
     assert c.get(kind.path).status == 404
+
+
+def test_a_claim_goes_after_the_last_pod_that_mounts_it(c: Caller) -> None:
+    claims = c.core("persistentvolumeclaims")
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    c.post(claims, {"metadata": {"name": "a"}, "spec": spec})
+    user = pod(node="nowhere")
+    user["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "a"}}]
+    c.post(c.core("pods"), user)
+    c.delete(f"{claims}/a")
+    assert c.get(f"{claims}/a").metadata["finalizers"] == ["kubernetes.io/pvc-protection"]
+    c.delete(c.core("pods", "a"), gracePeriodSeconds=0)
+    until(lambda: c.get(f"{claims}/a").status == 404)

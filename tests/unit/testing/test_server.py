@@ -66,8 +66,14 @@ def test_its_kubeconfig_lets_in_and_is_its_owners_only(server: ApiServer, tmp_pa
     assert path.stat().st_mode & 0o077 == 0
 
 
-def test_nobody_gets_in_without_the_token(server: ApiServer) -> None:
+def test_a_wrong_token_is_refused_and_none_is_let_in_over_plain_http(server: ApiServer) -> None:
     connection = embedded_endpoint(server).connect()
+    for headers, status in (({}, 200), ({"Authorization": "Bearer wrong"}, 401)):
+        connection.request("GET", "/api/v1/pods", headers=headers)
+        response = connection.getresponse()
+        response.read()
+        assert response.status == status
+    server.faults.revoke("any")
     connection.request("GET", "/api/v1/pods")
     assert connection.getresponse().status == 401
     connection.close()

@@ -62,6 +62,15 @@ def a_body_must_fit_its_kind(c: Caller) -> None:
 
 
 @case
+def a_body_can_be_yaml_and_must_be_something(c: Caller) -> None:
+    maps = c.core("configmaps")
+    c.call("POST", maps, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", content="application/yaml")
+    for body, content in (("[]", ""), ("{", ""), ("x: {", "application/yaml"), ("{}", "text/plain")):
+        refused = c.call("POST", maps, body, content=content, quiet=True)
+        c.note({"status": refused.status, "reason": refused.body["reason"]})
+
+
+@case
 def an_update_of_an_old_version_is_refused(c: Caller) -> None:
     path = c.core("configmaps", "a")
     old = c.post(c.core("configmaps"), config_map(data={"x": "1"})).body
