@@ -8,7 +8,7 @@ IMAGE ?= asyncop:dev
 CACHE := $(or $(ASYNCOP_TESTBED_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asyncop-testbed)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check format unit contract e2e helm image bench lock clean
+.PHONY: help venv demo test check format unit contract e2e helm image soak bench lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ e2e: venv ## Tests on a real two-node cluster, with the image and the chart
 
 image: ## Build the image (buildah; makes the base itself where no registry is reachable)
 	$(PYTHON) -m tests.testbed.image_build --tag $(IMAGE) --output $(CACHE)/asyncop.tar
+
+soak: venv ## 2,000 fresh random seeds of operations, faults and restarts (about 15 minutes)
+	$(BIN)/python -m tests.cases.convergence 2000
 
 bench: venv ## asyncop beside the floors on the same 20,000 Pods
 	$(BIN)/python -m tests.bench
