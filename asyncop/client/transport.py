@@ -2,8 +2,9 @@
 
 Promises: every call ends within its time limit, as an answer or as an error of `asyncop.api.errors`; nothing of aiohttp
 shows. What is retried, `retry` says. Cancelling a call or leaving a stream closes its connection, and `aclose` closes
-all. Calls and streams have connections of their own, so that watches never starve calls. URLs, bodies and their
-meaning are left to `client`; backing off from a stream that fails, to its reader.
+all; what of a request has not reached the server by then never will, also if the network comes back later. Calls and
+streams have connections of their own, so that watches never starve calls. URLs, bodies and their meaning are left to
+`client`; backing off from a stream that fails, to its reader.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import os
 import socket
 import ssl
+import struct
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +60,35 @@ async def _no_resend(request: aiohttp.ClientRequest, send: aiohttp.ClientHandler
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _BrokenError(str(error)) from error
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Aborts the connection of a request that fails or is cancelled.
+
+    aiohttp would close it in the orderly way of TLS, and the kernel go on to send what it has: on a link that is mended
+    within a minute, a write would arrive long after the lead that it needed was lost.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None, limit: int) -> None:
+        super().__init__(ssl=tls or True, limit=limit, keepalive_timeout=KEEP_ALIVE, socket_factory=_socket)
+        self._carriers: dict[aiohttp.ClientRequest, asyncio.Transport | None] = {}
+
+    async def connect(self, req: aiohttp.ClientRequest, *args: Any, **named: Any) -> Any:
+        connection = await super().connect(req, *args, **named)
+        self._carriers[req] = connection.transport
+        return connection
+
+    async def carry(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        """The middleware that sees each request through."""
+        try:
+            return await send(request)
+        except BaseException:
+            carrier = self._carriers.get(request)
+            if carrier is not None:
+                carrier.abort()
+            raise
+        finally:
+            self._carriers.pop(request, None)
 
 
 class Stream:
@@ -241,12 +272,7 @@ class Transport:
         session = self._sessions.get(pool)
         if session is None:
             is_calls = pool == "calls"
-            connector = aiohttp.TCPConnector(
-                ssl=self._tls or True,
-                limit=MAX_CONNECTIONS if is_calls else 0,
-                keepalive_timeout=KEEP_ALIVE,
-                socket_factory=_socket,
-            )
+            connector = _Connector(self._tls, limit=MAX_CONNECTIONS if is_calls else 0)
             session = self._sessions[pool] = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -254,7 +280,7 @@ class Transport:
                 headers={"User-Agent": self._user_agent, "Accept-Encoding": "identity"},
                 timeout=aiohttp.ClientTimeout(sock_connect=CONNECT_TIMEOUT),
                 read_bufsize=CALL_BUFFER_BYTES if is_calls else STREAM_BUFFER_BYTES,
-                middlewares=(_no_resend,),
+                middlewares=(_no_resend, connector.carry),
             )
         return session
 
@@ -280,11 +306,13 @@ class Transport:
 def _socket(address: tuple[Any, ...]) -> socket.socket:
     """A socket whose kernel notices within about a minute that the other side has vanished without a word.
 
-    A watch may be silent for as long as nothing changes, so its silence alone proves nothing.
+    A watch may be silent for as long as nothing changes, so its silence alone proves nothing. When it is closed, also
+    by the death of the process, what the kernel has not yet got acknowledged is forgotten.
     """
     family, kind, protocol, *_ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closed, it sends nothing any more
     for name, value in PROBES.items():
         if hasattr(socket, name):  # Linux has all of them, others some
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
