@@ -84,16 +84,24 @@ class Recorder:
             await self._wake.wait()
             self._wake.clear()
             while self._queue:
-                await self._post(self._queue.popleft())
+                await self._post_next()
 
     async def flush(self, timeout: float) -> None:
         """Post what is queued, for at most `timeout` seconds; for the time after `run` was cancelled."""
         try:
             async with asyncio.timeout(timeout):
                 while self._queue:
-                    await self._post(self._queue.popleft())
+                    await self._post_next()
         except TimeoutError:
             log.warning("Dropped Events at shutdown", count=len(self._queue))
+
+    async def _post_next(self) -> None:
+        event = self._queue.popleft()
+        try:
+            await self._post(event)
+        except asyncio.CancelledError:
+            self._queue.appendleft(event)  # for `flush`; if it has arrived, its name is taken and nothing happens
+            raise
 
     async def _post(self, event: dict[str, Any]) -> None:
         path = f"/apis/events.k8s.io/v1/namespaces/{event['metadata']['namespace']}/events"
