@@ -13,6 +13,7 @@ import urllib.request
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from tests.testbed.api import Api, ApiError, Json
 from tests.testbed.errors import TestbedError
@@ -129,7 +130,7 @@ class ControlPlane:
         if audit:
             arguments += self._audit_arguments()
         self._api_command.write_text(json.dumps([str(self._binaries / "kube-apiserver"), *arguments]))
-        self.start_api_again()
+        self._run_api()
 
     def kill_api(self) -> None:
         """`kill -9` of kube-apiserver; everybody else goes on. Safe to repeat."""
@@ -141,6 +142,19 @@ class ControlPlane:
         Raises:
             TestbedError: it ended or was not ready in time; the end of its log is in the message.
         """
+        server = urlsplit(self.server)
+        address = (server.hostname or "", server.port or 0)
+        for attempt in range(1, _ATTEMPTS + 1):
+            # A client that asks for a port where nobody listens may be given that very one for its own side.
+            wait_until(lambda: _is_free(address), _START_TIMEOUT)
+            try:
+                self._run_api()
+                break
+            except TestbedError as error:
+                if "address already in use" not in str(error) or attempt == _ATTEMPTS:
+                    raise
+
+    def _run_api(self) -> None:
         self.apiserver.start(*self._words_of_api())
         self._wait_ready()
 
@@ -227,6 +241,16 @@ def _ask(etcd: str, path: str, body: Json) -> Json:
     request = urllib.request.Request(etcd + path, json.dumps(body).encode(), method="POST")
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
         return json.load(answer)  # type: ignore[no-any-return]
+
+
+def _is_free(address: tuple[str, int]) -> bool:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(address)
+        except OSError:
+            return False
+        return True
 
 
 def _free_ports(*addresses: str) -> list[int]:

@@ -150,6 +150,15 @@ class Node:
         rows = [line.split() for line in self._ctr("tasks", "list").splitlines()[1:]]
         return {container for container, _, status in rows if status == "RUNNING"}
 
+    def unsent_bytes(self, container: str) -> int:
+        """How much of what a container's Pod has sent is still on its way, dead connections included."""
+        (processes,) = [
+            group for one in _hierarchies() if (group := one / "k8s.io" / container / "cgroup.procs").exists()
+        ][:1]
+        pid = processes.read_text().split()[0]
+        sockets = run_tool(["nsenter", f"--target={pid}", "--net", "ss", "--no-header", "--tcp", "--numeric"])
+        return sum(int(line.split()[2]) for line in sockets.splitlines())
+
     def kill_container(self, container: str) -> None:
         """`kill -9` of its first process; the kubelet starts a new container in its place."""
         self._ctr("tasks", "kill", "--signal", "SIGKILL", container)
@@ -161,7 +170,7 @@ class Node:
         """
         known = self.directory / "containerd" / "io.containerd.grpc.v1.cri"
         containers = {path.name for kind in ("sandboxes", "containers") for path in known.glob(f"{kind}/*")}
-        for hierarchy in [_CGROUPS, *_CGROUPS.iterdir()]:
+        for hierarchy in _hierarchies():
             for group in hierarchy.glob("k8s.io/*"):
                 # The kernel needs a moment to forget the dead in it.
                 if group.name in containers and not wait_until(partial(_is_removed, group), _CGROUP_TIMEOUT):
@@ -280,6 +289,11 @@ state = "/run/containerd"
             "podLogsDir": f"{self.directory}/podlogs",
             "resolvConf": "",
         }
+
+
+def _hierarchies() -> list[Path]:
+    """Where control groups are: version 2 has one tree, version 1 many."""
+    return [_CGROUPS, *_CGROUPS.iterdir()]
 
 
 def _is_removed(group: Path) -> bool:
