@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from asyncop.testing import managed
+from asyncop.testing import fieldsets, managed
 from asyncop.testing.managed import Applying
 from asyncop.testing.patches import json_patch, merge_patch, strategic_patch
 from asyncop.testing.preparing import blank
@@ -71,6 +71,13 @@ def _check(target: Target, config: Any) -> None:
             raise bad_request("error decoding YAML: apiVersion and kind must be set")
         raise bad_request(f"invalid object type: {given[0]}, Kind={given[1]}")
     metadata = config.setdefault("metadata", {})
+    stranger = fieldsets.undeclared(kind.type, config)
+    if stranger:
+        who = (
+            f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind.group}/{kind.version}, Kind={kind.kind}"
+        )
+        text = f"failed to create typed patch object ({who}): {stranger}: field not declared in schema"
+        raise RefusedError(500, "", text)
     if metadata.get("managedFields"):
         raise bad_request("metadata.managedFields must be nil")
     if metadata.setdefault("name", target.name) != target.name:

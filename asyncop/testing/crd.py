@@ -61,7 +61,7 @@ def _custom_kind(spec: Obj, names: Obj, version: Obj, storage: str) -> Kind:
     below = version.get("subresources") or {}
     kind_type = _type(schema)
     if kind_type.kind == "any":
-        kind_type = Type("struct", own_fields={}, sharing="granular")
+        kind_type = Type("struct", own_fields={}, element=ANY, sharing="granular")
     kind_type.own_fields = {**(kind_type.own_fields or {}), "metadata": _META}
     kind_type.own_fields |= {"apiVersion": Type("string"), "kind": Type("string")}
     return Kind(
@@ -93,6 +93,8 @@ def _type(schema: Obj) -> Type:
     elif schema.get("properties"):
         fields = {name: _type(below) for name, below in schema["properties"].items()}
         found = Type("struct", own_fields=fields, sharing=schema.get("x-kubernetes-map-type", "granular"))
+        if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("x-kubernetes-embedded-resource"):
+            found.element = ANY
     elif isinstance(schema.get("additionalProperties"), dict):
         element = _type(schema["additionalProperties"])
         found = Type("map", element=element, sharing=schema.get("x-kubernetes-map-type", "granular"))

@@ -125,6 +125,23 @@ def _claim(type_: Type, value: Any, path: Path, out: set[Path]) -> None:
             out.add(deeper)
 
 
+def undeclared(type_: Type, value: Any, path: str = "") -> str:
+    """The path of the first field that the type doesn't have; empty if there is none."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            here = f"{path}.{key}"
+            if type_.kind == "struct" and key not in type_.fields and type_.element is None:
+                return here
+            if found := undeclared(child(type_, key), item, here):
+                return found
+    elif isinstance(value, list) and type_.element is not None:
+        for item in value:
+            part = element(type_, item) if type_.sharing in ("map", "set") else ""
+            if found := undeclared(type_.element, item, f"{path}[{part[2:]}]"):
+                return found
+    return ""
+
+
 def with_named(type_: Type, fields: Iterable[Path]) -> set[Path]:
     """The set and, of each path, the struct fields it leads through."""
     out = set(fields)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _log = logging.getLogger("asyncop.testing")
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_BODY_LIMIT = 3 * 1024 * 1024
+"""Bytes of a request, as kube-apiserver has it."""
+
 _SHUTDOWN = 0.5
 """Seconds that open requests get when the server stops."""
 
@@ -111,6 +114,11 @@ class ApiServer:
         """The version of the last write."""
         return self._storage.clock.now
 
+    @property
+    def open_watches(self) -> int:
+        """How many clients are watching."""
+        return len(self._streams.open)
+
     # life
 
     async def __aenter__(self) -> Self:
@@ -153,7 +161,9 @@ class ApiServer:
         if self._tls:
             self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             self._context.load_cert_chain(*self._tls[:2])
-        self._server = web.Server(self._front.handle, access_log=None)
+        self._server = web.Server(
+            self._front.handle, request_factory=self._request, handler_cancellation=True, access_log=None
+        )
         await self._listen(self._bind())
         for name in _NAMESPACES:
             self._bootstrap(name)
@@ -163,6 +173,10 @@ class ApiServer:
         kind = self._objects.catalog.find("", "v1", "namespaces")
         if name not in self._objects.collection(kind).objects:
             self._objects.create(kind, "", {"metadata": {"name": name}}, Intent("kube-apiserver"))
+
+    def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        assert self._loop is not None
+        return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=_BODY_LIMIT)
 
     def _bind(self) -> socket.socket:
         listening = socket.create_server(("127.0.0.1", self._port), backlog=1024)

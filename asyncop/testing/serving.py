@@ -64,6 +64,8 @@ class Front:
         kind = catalog.find(address.group, address.version, address.plural)
         namespace = address.namespace if kind.namespaced else ""
         if address.namespace and not kind.namespaced:
+            if kind.custom is not None:
+                return web.Response(status=404, text="404 page not found\n")
             raise no_such_resource()
         target = Target(kind, namespace, address.name, address.subresource)
         serve = self._verbs.get(request.method)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 
@@ -37,12 +37,12 @@ class Stream:
 
 def reset_connection(transport: asyncio.BaseTransport | None) -> None:
     """End a connection by RST: the peer gets ECONNRESET, not an end of data."""
-    if not isinstance(transport, asyncio.Transport):
+    if transport is None:
         return
     connection = transport.get_extra_info("socket")
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    transport.abort()
+    cast("asyncio.Transport", transport).abort()  # uvloop's transports have no base class in common with asyncio's
 
 
 class Streams:

@@ -240,7 +240,7 @@ class Transcript:
         value = _ADDRESS.sub("<address>", _TIME.sub("<time>", value))
         if key in ("message", "asked"):
             value = re.sub(r"continue=[^&]+", "continue=…", value)
-            value = value.partition("\n@@")[0].partition("\n  core.PodSpec{")[0]
+            value = value.partition("previously negative)")[0]  # what follows is a diff of Go structs
             value = re.sub(r'Invalid value: "\{.*\}": ', 'Invalid value: "{…}": ', value)
             value = _NUMBER.sub("<number>", value)
         return value

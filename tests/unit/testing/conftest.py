@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+import uvloop
 
 from asyncop.testing import ApiServer
 from tests.contract.apiserver.servers import embedded_endpoint
@@ -14,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer(bookmark_interval=0.05) as server:
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def server(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    with ApiServer(bookmark_interval=0.05, loop_factory=request.param) as server:
         yield server
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -107,3 +108,16 @@ def test_a_version_from_the_past_is_listed_as_it_was(server: ApiServer, c: Calle
     c.delete(c.core("configmaps", "a"))
     past = c.get(c.core("configmaps"), resourceVersion=then, resourceVersionMatch="Exact").body
     assert [(item["metadata"]["name"], item.get("data")) for item in past["items"]] == [("a", None)]
+
+
+def test_a_watch_ends_with_its_client(server: ApiServer, c: Caller) -> None:
+    with c.watch(c.core("configmaps")):
+        assert server.open_watches == 1
+    deadline = time.monotonic() + 5
+    while server.open_watches:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_a_large_object_is_taken(c: Caller) -> None:
+    assert c.post(c.core("configmaps"), config_map(data={"x": "y" * 2_000_000})).status == 201

@@ -97,3 +97,43 @@ def updates_take_ownership(c: Caller) -> None:
     c.patch(path, {"data": {"x": None}}, fieldManager="one")
     c.patch(path, {"metadata": {"managedFields": []}})
     c.patch(path, {"metadata": {"managedFields": [{}]}})
+
+
+@case
+def a_service_and_a_pod_are_applied(c: Caller) -> None:
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}}
+    ports = [{"port": 80, "name": "web"}, {"port": 80, "protocol": "UDP", "name": "dns"}]
+    c.apply(c.core("services", "a"), {**service, "spec": {"ports": ports, "selector": {"app": "a"}}}, "one")
+    c.apply(c.core("services", "a"), {**service, "spec": {"ports": [{"port": 443, "name": "tls"}]}}, "two")
+    c.apply(c.core("services", "a"), {**service, "spec": {"selector": {"app": "b"}}}, "two")
+    c.apply(c.core("services", "a"), {**service, "spec": {"ports": ports[:1], "selector": {"app": "a"}}}, "one")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {"x": "1"}}}
+    container = {"name": "c", "image": "nowhere.invalid/c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    volumes = [{"name": "v", "emptyDir": {}}]
+    c.apply(c.core("pods", "a"), {**pod, "spec": {"containers": [container], "volumes": volumes}}, "one")
+    condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+    c.apply(c.core("pods", "a", "status"), {**pod, "status": {"conditions": [condition]}}, "kubelet")
+    c.apply(c.core("pods", "a", "status"), {**pod, "status": {"conditions": [{**condition, "type": "X"}]}}, "other")
+    c.apply(c.core("pods", "a", "status"), {**pod, "status": {}}, "kubelet")
+    c.apply(c.core("pods", "a"), {**pod, "metadata": {"name": "a"}, "spec": {"containers": [container]}}, "one")
+
+
+@case
+def labels_owners_and_leases_are_applied(c: Caller) -> None:
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
+    path = c.api("coordination.k8s.io/v1", "leases", "a")
+    c.apply(path, {**lease, "spec": {"holderIdentity": "one", "leaseDurationSeconds": 15}}, "one")
+    c.apply(path, {**lease, "spec": {"holderIdentity": "two"}}, "two")
+    c.apply(path, {**lease, "spec": {"holderIdentity": "two"}}, "two", force="true")
+    c.patch(path, {"spec": {"renewTime": "2024-01-01T00:00:00.123456Z"}}, fieldManager="one")
+    c.apply(path, {**lease, "metadata": {"labels": {"a": "1"}, "annotations": {"b": "1"}}}, "three")
+    c.apply(path, {**lease, "metadata": {"labels": {"c": "1"}}}, "three")
+    c.apply(path, {**lease, "metadata": {}}, "three")
+    path = c.core("configmaps", "a")
+    owner = {"apiVersion": "v1", "kind": "Secret", "name": "s", "uid": "5d4c8d1c-0000-4000-8000-000000000000"}
+    c.apply(path, config_map(ownerReferences=[owner], finalizers=["example.com/a"]), "one")
+    c.apply(path, config_map(ownerReferences=[{**owner, "uid": owner["uid"][:-1] + "1", "name": "t"}]), "two")
+    c.apply(path, config_map(finalizers=["example.com/b"]), "one")
+    c.apply(path, {**config_map(), "surplus": 1}, "one")
+    c.apply(path, config_map(data={"x": None}), "one")
+    c.apply(path, config_map(data={}), "one")

@@ -71,14 +71,18 @@ _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 class Defined:
     """A custom kind of the case's own."""
 
-    def __init__(self, c: Caller, **version: Any) -> None:
+    def __init__(
+        self, c: Caller, *, text: dict[str, Any] | None = None, namespaced: bool = True, **version: Any
+    ) -> None:
         self.group = f"{c.namespace}.example.com"
-        self._c = c
+        self._c, self._namespaced = c, namespaced
         self.path = f"{_DEFINITIONS}/widgets.{self.group}"
-        c.post(_DEFINITIONS, definition(self.group, **version), quiet=True)
+        c.post(_DEFINITIONS, text or definition(self.group, **version), quiet=True)
         self._until(lambda: c.call("GET", self.at(), quiet=True).status == 200)
 
     def at(self, name: str = "", below: str = "", version: str = "v1") -> str:
+        if not self._namespaced:
+            return f"/apis/{self.group}/{version}/widgets" + (f"/{name}" if name else "")
         return self._c.api(f"{self.group}/{version}", "widgets", name, below)
 
     def widget(self, name: str = "a", **spec: Any) -> dict[str, Any]:
@@ -217,3 +221,51 @@ def an_open_kind_keeps_everything(c: Caller) -> None:
     c.patch(kind.at("a", "status"), {"status": {"x": 3}})
     c.patch(kind.at("a"), {"metadata": {"labels": {"x": "1"}}})
     kind.remove()
+
+
+@case
+def a_custom_kind_has_versions(c: Caller) -> None:
+    group = f"{c.namespace}.example.com"
+    text = definition(group)
+    (one,) = text["spec"]["versions"]
+    text["spec"]["versions"] = [
+        one,
+        {**one, "name": "v2", "storage": False},
+        {**one, "name": "v1beta1", "storage": False},
+    ]
+    kind = Defined(c, text=text)
+    c.post(kind.at(version="v2"), {**kind.widget(size=1), "apiVersion": f"{group}/v2"})
+    c.get(kind.at("a"))
+    c.get(kind.at(version="v1beta1"))
+    c.patch(kind.at("a", version="v2"), {"spec": {"size": 2}})
+    c.post(kind.at(version="v2"), kind.widget("b", size=1), quiet=True)
+    c.get(f"/apis/{group}")
+    start = c.get(kind.at(version="v2")).version
+    with c.watch(kind.at(version="v2"), resourceVersion=start) as watch:
+        c.patch(kind.at("a"), {"spec": {"size": 3}})
+        c.delete(kind.at("a"))
+        watch.read(2)
+    kind.remove()
+
+
+@case
+def a_custom_kind_can_be_cluster_wide(c: Caller) -> None:
+    text = definition(f"{c.namespace}.example.com")
+    text["spec"]["scope"] = "Cluster"
+    kind = Defined(c, text=text, namespaced=False)
+    c.post(kind.at(), kind.widget(size=1))
+    c.get(kind.at("a"))
+    c.post(c.api(f"{kind.group}/v1", "widgets"), kind.widget("b", size=1))
+    c.delete(kind.at("a"))
+    kind.remove()
+
+
+@case
+def a_definition_must_make_sense(c: Caller) -> None:
+    text = definition(f"{c.namespace}.example.com")
+    for change in (
+        {"metadata": {"name": "other"}},
+        {"spec": {**text["spec"], "versions": []}},
+    ):
+        refused = c.call("POST", _DEFINITIONS, {**text, **change}, quiet=True)
+        c.note({"status": refused.status, "reason": refused.body["reason"]})
