@@ -8,6 +8,7 @@ operators in one process, can't mix.
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -19,11 +20,11 @@ from asyncop.api.object import Object
 from asyncop.api.request import Request, Result
 from asyncop.api.resource import ResourceSelector
 from asyncop.api.selectors import Labels, field_selector, label_selector
+from asyncop.api.struct import Struct
 from asyncop.controller.rights import check_calls
 from asyncop.controller.source import Kind, Source, as_tuple, check_arguments, check_kind
 
 if TYPE_CHECKING:
-    from asyncop.api.struct import Struct
     from asyncop.api.untyped import UntypedObject
     from asyncop.cache.store import IndexFunction
     from asyncop.controller.context import Context
@@ -75,12 +76,15 @@ class Reconciler(Generic[AnyT]):
     """The controllers that run this declaration now, each by its way to take a key."""
 
     def __post_init__(self) -> None:
-        check_kind(self.kind)
+        check_async(self.function, self.name)
         label_selector(self.labels)
         field_selector(self.fields)
         for kind, calls in self.uses.items():
             check_kind(kind)
             check_calls(calls)
+        options: Any = self.options  # which nobody's type checker may have seen
+        if options is not None and not (isinstance(options, type) and issubclass(options, Struct)):
+            raise TypeError(f"options={options!r}: give a class, as in class Options(asyncop.Struct)")
         if self.workers < 1:
             raise ValueError(f"reconciler {self.name}: workers={self.workers}; at least one is needed")
 
@@ -230,6 +234,7 @@ def reconciler(kind: Kind, **options: Unpack[ReconcilerOptions]) -> Any:
             many objects at once; `resync` (`"10h"`, 0: never): how often every object is looked at again, spread over
             that time; `timeout` (`"10m"`) of one run, which counts as a failure.
     """
+    check_kind(kind)  # here, since `@reconciler` without a kind would never come to the rest
     given: dict[str, Any] = dict(options)
     check_arguments(given, ReconcilerOptions.__annotations__, "a reconciler")
     for name in ("sources", "namespaces", "predicates"):
@@ -255,18 +260,26 @@ def task(
     *, leader: bool = True, name: str | None = None
 ) -> Callable[[Callable[ParamsT, Awaitable[None]]], Task[ParamsT]]: ...
 def task(function: Any = None, /, *, leader: bool = True, name: str | None = None) -> Any:
-    """Declare an async function without arguments that runs for the operator's life.
+    """Declare an async function that runs for the operator's life; it takes nothing, or the operator's `Client`.
 
     It is cancelled at the end. One that returns is done; one that raises takes the process down with exit code 1.
     `leader=False` runs it on every replica.
     """
 
     def decorate(function: Callable[..., Awaitable[None]]) -> Task[Any]:
+        check_async(function, getattr(function, "__name__", "task"))
         declared: Task[Any] = Task(function=function, name=name or function.__name__, leader=leader)
         _declare(declared)
         return declared
 
     return decorate if function is None else decorate(function)
+
+
+def check_async(function: Callable[..., Any], name: str) -> None:
+    """Raises TypeError for a plain `def`, also behind a decorator; a lambda may return what an async function does."""
+    function = inspect.unwrap(function)
+    if inspect.isfunction(function) and function.__name__ != "<lambda>" and not inspect.iscoroutinefunction(function):
+        raise TypeError(f"{name} must be async: async def {function.__name__}(…)")
 
 
 def kind_label(kind: Kind) -> str:

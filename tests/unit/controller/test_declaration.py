@@ -12,6 +12,10 @@ class Pod(asyncop.Object, api_version="v1", kind="Pod"):
     pass
 
 
+class Options(asyncop.Struct):
+    pass
+
+
 def test_a_decorated_function_belongs_to_the_load_it_was_made_in() -> None:
     with collecting() as first:
 
@@ -52,6 +56,8 @@ def test_two_controllers_of_one_name_are_refused() -> None:
         ({"labels": "a in b"}, "not a label selector"),
         ({"timeout": "soon"}, "not a duration"),
         ({"workers": 0}, "at least one"),
+        ({"options": dict}, "class Options\\(asyncop.Struct\\)"),
+        ({"options": Options()}, "class Options\\(asyncop.Struct\\)"),
     ],
 )
 def test_a_wrong_argument_is_refused_when_the_file_is_loaded(arguments: dict[str, object], message: str) -> None:
@@ -63,6 +69,22 @@ def test_a_wrong_argument_is_refused_when_the_file_is_loaded(arguments: dict[str
 def test_what_names_no_kind_is_refused(kind: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         asyncop.reconciler(kind)(lambda pod, ctx: None)  # type: ignore[call-overload]
+
+
+def test_a_function_that_is_not_async_is_refused_when_the_file_is_loaded() -> None:
+    def plain(*arguments: object) -> None: ...
+
+    with pytest.raises(TypeError, match="plain must be async: async def plain"):
+        asyncop.reconciler(Pod)(plain)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="plain must be async: async def plain"):
+        asyncop.task(plain)  # type: ignore[arg-type]
+
+
+def test_a_reconciler_without_its_kind_is_refused_when_the_file_is_loaded() -> None:
+    with pytest.raises(TypeError, match="names no kind"):
+
+        @asyncop.reconciler  # type: ignore[call-overload,untyped-decorator,unused-ignore]
+        async def forgot(pod: Pod, ctx: asyncop.Context) -> None: ...
 
 
 def test_predicates_combine_also_with_plain_functions() -> None:
