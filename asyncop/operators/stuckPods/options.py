@@ -6,6 +6,7 @@ from typing import Literal
 
 import asyncop
 from asyncop import Duration
+from asyncop.api.selectors import label_selector
 
 
 class StuckPodsOptions(asyncop.Struct):
@@ -18,7 +19,7 @@ class StuckPodsOptions(asyncop.Struct):
     owner_kinds: tuple[str, ...] = ("StatefulSet",)
     """Kinds of controllers whose Pods are acted on; `*` is any, and none."""
     taint_age: Duration = Duration(60)
-    """How long the taint must have been there."""
+    """How long the taint must have been there, and the node not Ready."""
     lease_window: Duration = Duration(40)
     """How long the node's Lease must not have changed, by our own clock; four missed renewals of a default kubelet."""
     extra_grace: Duration = Duration(30)
@@ -28,6 +29,7 @@ class StuckPodsOptions(asyncop.Struct):
     max_unhealthy_nodes: int | str = "50%"
     """No deletion while more nodes than this are not Ready: then the fault is more likely the control plane's."""
     max_deletions_per_minute: int = 10
+    """Room for a person to stop a mistake; counted over the last 60 s."""
     namespaces: tuple[str, ...] = ()
     """Empty: those of the operator."""
     selector: str | dict[str, str] = ""
@@ -46,7 +48,7 @@ class StuckPodsOptions(asyncop.Struct):
             limit = self.unhealthy_limit(100)
         except ValueError:
             limit = -1
-        if limit < 0:
+        if not 0 <= limit < float("inf"):  # NaN is neither
             raise asyncop.ConfigError(
                 f"controllers.stuckPods.maxUnhealthyNodes: {self.max_unhealthy_nodes!r} is neither a count nor a "
                 "percentage such as 50%"
@@ -55,5 +57,14 @@ class StuckPodsOptions(asyncop.Struct):
             raise asyncop.ConfigError(
                 "controllers.stuckPods.maxDeletionsPerMinute: at least 1; to delete nothing use mode: report"
             )
+        if not self.lease_window:
+            raise asyncop.ConfigError(
+                "controllers.stuckPods.leaseWindow: a Lease that is not watched for some time proves nothing; kubelets "
+                "renew theirs every 10s"
+            )
         if not self.taints:
             raise asyncop.ConfigError('controllers.stuckPods.taints: name at least one taint key, or "*"')
+        try:
+            label_selector(self.selector)
+        except ValueError as error:
+            raise asyncop.ConfigError(f"controllers.stuckPods.selector: {error}") from error

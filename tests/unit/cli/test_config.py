@@ -247,6 +247,7 @@ def test_the_ready_made_controllers_take_their_documented_defaults_back() -> Non
         ("controllers.stuckPods.tainAge=3s", "controllers.stuckPods.tainAge: no such key; did you mean taintAge?"),
         ("controllers.stuckPods.mode=kill", "controllers.stuckPods.mode: 'kill' is not one of delete, report"),
         ("controllers.stuckPods.maxUnhealthyNodes=most", "controllers.stuckPods.maxUnhealthyNodes: 'most' is neither"),
+        ("controllers.stuckPods.selector=a b c", "controllers.stuckPods.selector: 'a b c' is not a label selector"),
         ("controllers.companionPods.enabled=true", "controllers.companionPods: not in this version"),
     ],
 )
