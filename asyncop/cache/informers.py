@@ -208,15 +208,17 @@ class Informer:
     def _report_unreadable(self, delta: Delta) -> None:
         if delta.new is None:
             return
-        for view in delta.new.views:
-            if isinstance(view, DecodeError):
-                log.error(
-                    "Object is unreadable",
-                    resource=self.scope.resource.group_resource,
-                    namespace=delta.request.namespace,
-                    name=delta.request.name,
-                    err=str(view),
-                )
+        faults = [str(view) for view in delta.new.views if isinstance(view, DecodeError)]
+        if self._keep_raw and delta.new.raw is None and not faults:
+            faults.append(f"{self.scope.resource.kind}: it is nested too deep to be read")
+        for fault in faults:
+            log.error(
+                "Object is unreadable",
+                resource=self.scope.resource.group_resource,
+                namespace=delta.request.namespace,
+                name=delta.request.name,
+                err=fault,
+            )
 
 
 class Informers:

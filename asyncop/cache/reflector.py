@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from asyncop.aio.backoff import Backoff, BackoffPolicy
-from asyncop.api.errors import ApiError, AsyncopError, DecodeError, GoneError
+from asyncop.api.errors import ApiError, AsyncopError, DecodeError, GoneError, TransportError
 from asyncop.api.request import Request
 from asyncop.client.wire import Codec, LineSplitter
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from asyncop.cache.store import StoreWriter
+    from asyncop.client.wire import Page
 
 log = structlog.get_logger("asyncop.cache")
 
@@ -48,6 +49,7 @@ WATCH_TIMEOUT = (300.0, 600.0)  # seconds asked of the server, spread as client-
 SILENCE_MARGIN = 30.0  # a stream that outlives its own timeout by this has lost its server
 BACKOFF = BackoffPolicy(initial=0.8, maximum=30.0, jitter=1.0)  # client-go's reflector
 BACKOFF_RESET = 120.0
+RETRY_AFTER_LIMIT = 300.0  # seconds; a proxy that asks for a day must not keep a cache stale for one
 SHORT_WATCH = 1.0  # a watch that ends sooner counts as a failure, or a broken proxy would make a busy loop
 
 
@@ -147,6 +149,7 @@ class Reflector:
         params = {"limit": str(PAGE_SIZE)} | ({"continue": state.token} if state.token else {})
         try:
             page = self._codec.decode_page(await self._source.list_page(params))
+            _check_page(page, state.token)
         except AsyncopError as error:
             return self._after_failure(error, Listing())
         for record in page.records:
@@ -181,18 +184,20 @@ class Reflector:
         except AsyncopError as error:
             return self._after_failure(error, Watching(version))
         if loop.time() - started < SHORT_WATCH:
-            return BackingOff(self._backoff.next(loop.time()), Watching(version))
+            return self._after_failure(TransportError("the watch ended as soon as it had begun"), Watching(version))
         self._events.on_restart("closed")
         return Watching(version)
 
     def _apply(self, line: bytes) -> str:
         """Enter one line into the store; returns the version it brings the watch to."""
         kind, record = self._codec.decode_line(line)
+        version = record.metadata.resource_version
+        if not version or not (record.metadata.name or kind == "BOOKMARK"):
+            raise DecodeError("the server sent a watch line without a name or version")
         if kind == "DELETED":
             self._writer.remove(record.metadata)
         elif kind != "BOOKMARK":
             self._writer.put(record)
-        version = record.metadata.resource_version
         self._writer.reached(version, self._namespace)
         return version
 
@@ -200,7 +205,7 @@ class Reflector:
         now = asyncio.get_running_loop().time()
         delay = self._backoff.next(now)
         if isinstance(error, ApiError) and error.retry_after:
-            delay = max(delay, error.retry_after)
+            delay = max(delay, min(error.retry_after, RETRY_AFTER_LIMIT))
         if _needs_relist(error):
             again = Listing()
             self._events.on_restart("decode" if isinstance(error, DecodeError) else "expired")
@@ -208,6 +213,14 @@ class Reflector:
             self._events.on_restart(_restart_reason(error))
         self._events.on_failure(error, delay)
         return BackingOff(delay, again)
+
+
+def _check_page(page: Page, asked: str) -> None:
+    """Raise DecodeError for what can't be a page of a list, e.g. a Status: it would empty the store, or never end."""
+    if not page.resource_version:
+        raise DecodeError("the server's list has no resourceVersion")
+    if page.continue_token and page.continue_token == asked:
+        raise DecodeError("the server sends the same page of its list again and again")
 
 
 def _needs_relist(error: AsyncopError) -> bool:

@@ -43,7 +43,9 @@ def untyped_projection(api_version: str, kind: str) -> Project:
     """The mapping that readers without a class see of a kind; with apiVersion and kind, which items of lists lack."""
 
     def project(record: Record) -> UntypedObject:
-        return UntypedObject(record.raw or b"{}", record.metadata, api_version=api_version, kind=kind)
+        if record.raw is None:
+            raise DecodeError(f"{kind}: it is nested too deep to be read")
+        return UntypedObject(record.raw, record.metadata, api_version=api_version, kind=kind)
 
     return project
 

@@ -187,7 +187,7 @@ def decoded(target: Target, data: bytes) -> Any:
         return decode_object(target.cls, data)
     try:
         return UntypedObject(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DecodeError(f"the server's {target.resource.kind} can't be read: {error}") from error
 
 
@@ -199,7 +199,7 @@ def _view(record: Record, resource: Resource) -> Any:
     """What a reader sees of a record; None if it is unreadable."""
     if record.raw is not None:
         return UntypedObject(with_kind(record.raw, resource), record.metadata)
-    view = record.views[0]
+    view = record.views[0] if record.views else DecodeError("it is nested too deep to be read")
     if not isinstance(view, DecodeError):
         return view
     metadata = record.metadata

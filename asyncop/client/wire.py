@@ -19,6 +19,7 @@ from msgspec import structs
 from asyncop.api.errors import ApiError, DecodeError, api_error
 from asyncop.api.meta import ObjectMeta, decode_hook
 from asyncop.api.object import Object
+from asyncop.client.depth import TOO_DEEP, shallow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ ObjectT = TypeVar("ObjectT", bound=Object)
 
 _set: Callable[[Any, str, Any], None] = structs.force_setattr  # of objects that nobody else has seen yet
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_MISFITS = (msgspec.DecodeError, ValueError, TypeError, RecursionError)  # what decoding into a class may raise
 _SHARED_LIMIT = 4096  # distinct label and annotation sets remembered; more than that is churn, not sharing
 
 
@@ -104,6 +106,10 @@ class _Header(msgspec.Struct):
     metadata: _HeaderMeta = _HeaderMeta()
 
 
+class _LooseHeader(msgspec.Struct):
+    metadata: dict[str, Any]
+
+
 class _BookmarkMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
@@ -131,6 +137,7 @@ class _Status(msgspec.Struct):
 _raw_page = msgspec.json.Decoder(_RawPage)
 _raw_event = msgspec.json.Decoder(_RawEvent)
 _header = msgspec.json.Decoder(_Header, dec_hook=decode_hook)
+_loose_header = msgspec.json.Decoder(_LooseHeader)
 _bookmark = msgspec.json.Decoder(_Bookmark)
 _status = msgspec.json.Decoder(_Status)
 
@@ -149,11 +156,11 @@ def decode_object(cls: type[ObjectT], data: bytes | msgspec.Raw) -> ObjectT:
     try:
         obj: ObjectT = _object_decoder(cls).decode(data)  # type: ignore[arg-type]  # a class hashes
         return obj
-    except (msgspec.DecodeError, ValueError, TypeError):
+    except _MISFITS:
         pass
     try:
         return msgspec.convert(_without_null(msgspec.json.decode(data)), cls, dec_hook=decode_hook)
-    except (msgspec.DecodeError, ValueError, TypeError) as error:
+    except _MISFITS as error:
         raise DecodeError(f"{cls.__name__}: {error}") from error
 
 
@@ -177,6 +184,20 @@ def decode_status(data: bytes | msgspec.Raw, status: int | None = None, retry_af
         retry_after = float(details.retry_after_seconds)
     causes = tuple(cause.reason for cause in details.causes if cause.reason)
     return api_error(status or answer.code, answer.reason, answer.message, retry_after, causes)
+
+
+def _read_header(item: msgspec.Raw) -> _HeaderMeta:
+    """The metadata of an object; a `null` in it counts as absent."""
+    try:
+        return _header.decode(item).metadata
+    except msgspec.DecodeError:
+        pass
+    try:
+        metadata = _loose_header.decode(item).metadata
+        metadata.pop("managedFields", None)
+        return msgspec.convert(_without_null(metadata), _HeaderMeta, dec_hook=decode_hook)
+    except (msgspec.DecodeError, ValueError, TypeError) as error:
+        raise DecodeError(f"the server sent an object without readable metadata: {error}") from error
 
 
 class Codec:
@@ -208,15 +229,17 @@ class Codec:
         if self._one_pass:
             try:
                 page: Any = self._page.decode(data)
-            except (msgspec.DecodeError, ValueError, TypeError):
+            except _MISFITS:
                 pass
             else:
                 return self._result(page, self._typed)
         try:
-            raw = _raw_page.decode(data)
+            try:
+                return self._result(_raw_page.decode(data), self._piecewise)
+            except RecursionError:
+                return self._result(_raw_page.decode(shallow(data)), self._cut_short)
         except msgspec.DecodeError as error:
             raise DecodeError(f"the server's list can't be read: {error}") from error
-        return self._result(raw, self._piecewise)
 
     @staticmethod
     def _result(page: Any, record: Callable[[Any], Record]) -> Page:
@@ -233,14 +256,18 @@ class Codec:
         if self._one_pass:
             try:
                 event: Any = self._event.decode(line)
-            except (msgspec.DecodeError, ValueError, TypeError):
+            except _MISFITS:
                 pass
             else:
                 if event.type != "ERROR":
                     return WatchEvent(event.type, self._typed(event.object))
-        return self._decode_line_piecewise(line)
+        try:
+            return self._decode_line_piecewise(line, self._piecewise)
+        except RecursionError:
+            return self._decode_line_piecewise(shallow(line), self._cut_short)
 
-    def _decode_line_piecewise(self, line: bytes) -> WatchEvent:
+    @staticmethod
+    def _decode_line_piecewise(line: bytes, record: Callable[[Any], Record]) -> WatchEvent:
         try:
             event = _raw_event.decode(line)
             if event.type == "ERROR":
@@ -250,7 +277,7 @@ class Codec:
                 return WatchEvent(event.type, Record(ObjectMeta(resource_version=version), (), None))
         except msgspec.DecodeError as error:
             raise DecodeError(f"the server's watch line can't be read: {error}") from error
-        return WatchEvent(event.type, self._piecewise(event.object))
+        return WatchEvent(event.type, record(event.object))
 
     def decode_item(self, data: bytes) -> Record:
         """One object by itself, e.g. the answer of a write.
@@ -258,21 +285,29 @@ class Codec:
         Raises:
             DecodeError: it has no readable metadata.
         """
-        return self._piecewise(msgspec.Raw(data))
+        try:
+            return self._piecewise(msgspec.Raw(data))
+        except RecursionError:
+            return self._cut_short(msgspec.Raw(shallow(data)))
 
     def _typed(self, obj: Object) -> Record:
         self._share(obj.metadata)
         return Record(obj.metadata, (obj,), None)
 
     def _piecewise(self, item: msgspec.Raw) -> Record:
-        try:
-            header = _header.decode(item).metadata
-        except msgspec.DecodeError as error:
-            raise DecodeError(f"the server sent an object without readable metadata: {error}") from error
+        header = _read_header(item)
         raw = _without_managed_fields(item, header.managed_fields) if self._keep_raw else None
         _set(header, "managed_fields", _NOTHING)  # it would pin the whole page
         self._share(header)
         return Record(header, tuple(self._view(cls, item) for cls in self._classes), raw)
+
+    def _cut_short(self, item: msgspec.Raw) -> Record:
+        """The record of something out of bytes that were made shallow; unreadable if it is what was too deep."""
+        record = self._piecewise(item)
+        if TOO_DEEP not in bytes(item):
+            return record
+        error = DecodeError("it is nested too deep to be read")
+        return Record(record.metadata, tuple(error for _ in self._classes), None)
 
     def _view(self, cls: type[Object], item: msgspec.Raw) -> Object | DecodeError:
         try:

@@ -47,9 +47,12 @@ TOO_LARGE_OLD_SERVER = api_error(504, "Timeout", "Too large resource version: 36
 
 
 class Script:
-    """Answers lists and watches in the order given, and keeps what was asked."""
+    """Answers lists and watches in the order given, and keeps what was asked.
 
-    def __init__(self, *answers: Answer | list[bytes | AsyncopError]) -> None:
+    A watch that is a list of chunks lives for a while; one that is a tuple ends at once.
+    """
+
+    def __init__(self, *answers: Answer | list[bytes | AsyncopError] | tuple[bytes, ...]) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, str]] = []
 
@@ -67,16 +70,16 @@ class Script:
         answer = self.answers.pop(0)
         if isinstance(answer, AsyncopError):
             raise answer
-        assert isinstance(answer, list)
-        yield _Stream(answer)
+        assert isinstance(answer, (list, tuple))
+        yield _Stream(list(answer), seconds=2 if isinstance(answer, list) else 0)
 
 
 class _Stream:
-    def __init__(self, chunks: list[bytes | AsyncopError]) -> None:
-        self._chunks = chunks
+    def __init__(self, chunks: list[bytes | AsyncopError], seconds: float) -> None:
+        self._chunks, self._seconds = chunks, seconds
 
     async def chunk(self) -> bytes:
-        await asyncio.sleep(2)  # virtual: a watch that lives for a while
+        await asyncio.sleep(self._seconds)  # virtual: a watch that lives for a while
         chunk = self._chunks.pop(0) if self._chunks else b""
         if isinstance(chunk, AsyncopError):
             raise chunk
@@ -249,3 +252,57 @@ async def test_states_are_shown() -> None:
     assert isinstance(world.reflector.state, Listing)
     await world.play()
     assert world.reflector.state == Watching("100")
+
+
+async def test_a_server_cannot_silence_a_watch_for_a_day() -> None:
+    world = Setup(api_error(503, retry_after=86_400.0))
+    await world.play()
+    state = world.reflector.state
+    assert isinstance(state, BackingOff)
+    assert state.delay <= 300
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}',
+        b'{"metadata":{},"items":[]}',
+    ],
+    ids=["status", "no version"],
+)
+async def test_an_answer_that_is_no_list_never_empties_the_store(rubbish: bytes) -> None:
+    world = Setup(page(5, obj("a", 1)), GONE, rubbish)
+    await world.play()
+    assert world.names() == {"a"}
+    assert world.events.failures[-1] == "the server's list has no resourceVersion"
+
+
+async def test_a_list_that_never_ends_is_given_up_and_begun_anew() -> None:
+    world = Setup(page(5, obj("a", 1), token="t"), page(5, obj("b", 2), token="t"), page(5, obj("c", 3)))
+    await world.play()
+    assert [asked.get("continue") for asked in world.script.asked] == [None, "t", None]
+    assert len(world.events.failures) == 1
+
+
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        line("BOOKMARK", {"metadata": {}}),
+        line("MODIFIED", {"metadata": {"name": "a", "namespace": "ns"}}),
+        line("MODIFIED", {"metadata": {"resourceVersion": "9"}}),
+    ],
+    ids=["bookmark", "no version", "no name"],
+)
+async def test_a_line_without_name_or_version_leads_to_a_new_list(rubbish: bytes) -> None:
+    world = Setup(page(5, obj("a", 1)), [rubbish], page(6, obj("a", 1)))
+    await world.play()
+    assert world.names() == {"a"}
+    assert world.script.asked[-1].get("list") == "1"
+    assert world.events.restarts == ["decode"]
+
+
+async def test_a_watch_that_ends_at_once_is_told_as_a_failure() -> None:
+    world = Setup(page(5), (), ())
+    await world.play()
+    assert world.events.failures == ["the watch ended as soon as it had begun"] * 2
+    assert isinstance(world.reflector.state, BackingOff)

@@ -66,6 +66,48 @@ def test_one_bad_object_costs_one_object(codec: Codec) -> None:
     assert "spec.nodeName" in str(records[1].views[0])
 
 
+def nested(levels: int) -> bytes:
+    """An object with a list in a list in a list …, as a custom resource may hold one."""
+    return json.dumps(pod("deep")).encode()[:-1] + b',"x":' + b"[" * levels + b"]" * levels + b"}"
+
+
+@pytest.mark.parametrize("levels", [1000, 10_000])
+@pytest.mark.parametrize("codec", [TYPED, UNTYPED, BOTH], ids=["typed", "untyped", "both"])
+def test_an_object_nested_too_deep_for_a_decoder_costs_one_object(codec: Codec, levels: int) -> None:
+    data = page(pod("a"), pod("b")).replace(
+        b', {"metadata": {"name": "b"', b", " + nested(levels) + b', {"metadata": {"name": "b"'
+    )
+
+    records = codec.decode_page(data).records
+    event = codec.decode_line(b'{"type":"MODIFIED","object":' + nested(levels) + b"}")
+    written = codec.decode_item(nested(levels))
+
+    assert [record.metadata.name for record in records] == ["a", "deep", "b"]
+    for good in (records[0], records[2]):
+        assert not any(isinstance(view, DecodeError) for view in good.views)
+    for bad in (records[1], event.record, written):
+        assert bad.metadata.name == "deep"
+        assert bad.raw is None
+        assert all(isinstance(view, DecodeError) for view in bad.views)
+
+
+def test_an_object_nested_too_deep_is_a_decode_error_by_itself() -> None:
+    with pytest.raises(DecodeError):
+        decode_object(Pod, nested(10_000))
+
+
+@pytest.mark.parametrize("codec", [TYPED, UNTYPED, BOTH], ids=["typed", "untyped", "both"])
+def test_a_null_in_the_metadata_counts_as_absent(codec: Codec) -> None:
+    odd = pod("b")
+    odd["metadata"] |= {"labels": None, "annotations": None, "finalizers": None, "managedFields": [{"manager": "m"}]}
+
+    records = codec.decode_page(page(pod("a"), odd)).records
+
+    assert [record.metadata.name for record in records] == ["a", "b"]
+    assert records[1].metadata.labels == {}
+    assert not any(isinstance(view, DecodeError) for view in records[1].views)
+
+
 def test_a_null_counts_as_absent() -> None:
     event = TYPED.decode_line(line("ADDED", {**pod("a"), "spec": None}))
     assert event.record.views[0].spec == Spec()
