@@ -191,18 +191,18 @@ async def run(seeds: list[int]) -> list[str]:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
             worlds = [World(seed, server, kubeconfig, session) for seed in seeds]
             disturbing = asyncio.create_task(_disturb_for_a_while(server, seeds[0]))
-            await asyncio.gather(*(world.play() for world in worlds))
-            disturbing.cancel()
-            await asyncio.wait({disturbing})
+            await asyncio.gather(*(world.play() for world in worlds), disturbing)
     return [f"seed {world.seed}: {fault}" for world in worlds for fault in world.faults]
 
 
 async def _disturb_for_a_while(server: ApiServer, seed: int) -> None:
     """About as long as the steps take; then everything may come to rest."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(STEPS * 0.08):
-            await disturb(server, seed)
-    server.faults.lift()
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STEPS * 0.08):
+                await disturb(server, seed)
+    finally:
+        server.faults.lift()
 
 
 def main() -> int:
