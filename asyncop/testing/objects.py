@@ -229,7 +229,7 @@ class Objects:
         if intent.dry_run:
             return from_kept(kind, kept)
         collection = self.collection(kind)
-        before = collection.objects[target.key].decode()
+        before = to_kept(kind, old)
         if validation.is_finished(kind, kept):
             collection.remove(target.key)
             self._tell(kind, before, None)

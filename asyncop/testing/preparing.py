@@ -63,10 +63,13 @@ def _bad_patch(obj: Obj, why: str) -> RefusedError:
 
 
 def blank(kind: Kind) -> Obj:
-    """What a new object is compared with, to tell what its creator set: an empty one of a built-in kind, or nothing."""
+    """What a new object is compared with, to tell what its creator set: an empty one of a built-in kind, or nothing.
+
+    Only its top level is the caller's to change.
+    """
     if kind.custom is not None:
         return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {}}
-    return copy.deepcopy(_empty(kind))
+    return dict(_empty(kind))
 
 
 @cache
@@ -110,7 +113,7 @@ def cleaned(kind: Kind, obj: Obj) -> None:
         return
     obj.pop("status", None)
     if kind.custom is None:
-        obj["status"] = blank(kind)["status"]
+        obj["status"] = copy.deepcopy(_empty(kind)["status"])
         apply_defaults(kind.kind, obj)
 
 

@@ -60,6 +60,8 @@ class Type:
     pointer: bool = False
     omitempty: bool = False
     omitzero: bool = False
+    is_optional: bool = False
+    """Leaves nothing behind where there is no value."""
     default: Any = UNSET
     rules: Obj = field(default_factory=dict)
     """A custom kind's constraints, as its schema has them."""
@@ -108,7 +110,14 @@ def _parse(text: str) -> Type:
             result.retain_keys = True
         elif name == "default":
             result.default = json.loads(value)
+    result.is_optional = _is_optional(result)
     return result
+
+
+def _is_optional(type_: Type) -> bool:
+    if type_.kind in ("struct", "time", "microtime") and not type_.pointer:
+        return type_.omitempty and type_.omitzero
+    return type_.omitempty
 
 
 def _parse_type(written: str) -> Type:

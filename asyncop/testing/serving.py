@@ -98,16 +98,10 @@ class Front:
         selection = Selection(kind, namespace, query.get("labelSelector", ""), query.get("fieldSelector", ""))
         now = self._objects.storage.clock.now
         page = lists.page(self._objects.collection(kind), now, selection, list_query(query))
-        if _wants_partial(request):
-            head = ("PartialObjectMetadataList", "meta.k8s.io/v1")
-            body = lists.encode(page, head, lambda stored: partial(present(kind, stored)))
-        else:
-            body = lists.encode(
-                page,
-                (f"{kind.kind}List", kind.api_version),
-                lambda stored: present_item(kind, stored),
-                custom=kind.custom is not None,
-            )
+        if not _wants_partial(request):
+            return self._encoded(page, kind)
+        head = ("PartialObjectMetadataList", "meta.k8s.io/v1")
+        body = lists.encode(page, head, lambda stored: partial(present(kind, stored)))
         return web.Response(body=body, content_type=_JSON)
 
     async def _watch(self, request: web.BaseRequest, kind: Kind, namespace: str) -> web.StreamResponse:
@@ -213,11 +207,14 @@ class Front:
         for stored in page.items:
             namespace, _, name = stored.key.rpartition("/")
             deletion.delete(self._objects, Target(kind, namespace, name), options, asked)
-        head = (f"{kind.kind}List", kind.api_version)
-        return web.Response(
-            body=lists.encode(page, head, lambda stored: present_item(kind, stored), custom=kind.custom is not None),
-            content_type=_JSON,
-        )
+        response = self._encoded(page, kind)
+        _warn(response, list(dict.fromkeys(asked.warnings)))
+        return response
+
+    def _encoded(self, page: lists.Page, kind: Kind) -> web.Response:
+        head, custom = (f"{kind.kind}List", kind.api_version), kind.custom is not None
+        body = lists.encode(page, head, lambda stored: present_item(kind, stored), custom=custom)
+        return web.Response(body=body, content_type=_JSON)
 
     # what is no resource
 

@@ -52,7 +52,10 @@ class _Walk:
             raise self._mismatch(value, type_, path)
         fields, out = type_.fields, {}
         for key, field in fields.items():
-            kept = self._field(value.get(key), field, f"{path}.{key}" if path else key)
+            item = value.get(key)
+            if item is None and field.is_optional:
+                continue
+            kept = self._field(item, field, f"{path}.{key}" if path else key)
             if kept is not ABSENT:
                 out[key] = kept
         if not value.keys() <= fields.keys():
@@ -73,13 +76,9 @@ class _Walk:
 
     def _zero(self, field: Type, path: str) -> Any:
         if field.pointer:
-            return ABSENT if field.omitempty else None
-        if field.kind == "struct" and not field.omitzero:
-            return self.struct({}, field, path)
-        if field.kind in ("time", "microtime") and not field.omitzero:
             return None
-        if field.omitempty:
-            return ABSENT
+        if field.kind == "struct":
+            return self.struct({}, field, path)
         return _GO_ZERO.get(field.kind)
 
     def _value(self, value: Any, type_: Type, path: str) -> Any:

@@ -73,13 +73,41 @@ def _through_all_verbs(kind: str) -> Case:
         if kind != "DaemonSet":  # kube-apiserver leaves an annotation out there that it adds everywhere else
             c.get(obj, accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
         c.patch(f"{obj}/status", {"metadata": {"annotations": {"status": "1"}, "labels": {"status": "1"}}})
+        c.put(f"{obj}/status", c.call("GET", obj, quiet=True).body)
+        c.get(f"{obj}/status")
+        c.get(f"{obj}/nothing")
+        c.post(obj, text)
         c.delete(obj, dryRun="All")
         c.delete(obj, {"preconditions": {"uid": "another"}})
         c.delete(obj)
         c.get(obj)
 
+        _apply_and_delete_all(c, kind, collection, text)
+
     run.__name__ = f"{kind}_goes_through_all_verbs"
     return run
+
+
+def _apply_and_delete_all(c: Caller, kind: str, collection: str, text: dict[str, Any]) -> None:
+    name = f"{text['metadata']['name']}-2"
+    group = TABLE[kind][0]
+    labels = text["metadata"]["labels"]
+    config = {
+        **text,
+        "apiVersion": f"{group}/v1" if group else "v1",
+        "kind": kind,
+        "metadata": {"name": name, "labels": labels},
+    }
+    c.apply(f"{collection}/{name}", config, "one")
+    c.apply(f"{collection}/{name}", config, "two")
+    c.apply(f"{collection}/{name}", {**config, "metadata": {"name": name}}, "one")
+    c.apply(f"{collection}/{name}", config, "one", dryRun="All")
+    if TABLE[kind][2]:  # cluster-wide the real server has objects of its own, which a page then ends before
+        c.get(collection, labelSelector=f"case={c.namespace}", limit=1)
+    c.delete(collection, labelSelector=f"case={c.namespace}")
+    c.get(collection, labelSelector=f"case={c.namespace}")
+    if kind == "Namespace":
+        c.delete(f"{collection}/{name}")
 
 
 for _kind in TABLE:
