@@ -55,23 +55,27 @@ def _owners(obj: Any) -> builtins.list[str]:
 
 
 class StoreView(Generic[ViewT]):
-    """Reads of one kind, as one controller declared it.
-
-    Names default to the request's namespace where the context says so; `None` as namespace of a cluster-scoped kind is
-    the only one there is.
-    """
+    """Reads of one kind, as one controller declared it."""
 
     def __init__(self, store: Store, project: Project, indexes: Mapping[str, IndexFunction], label: str) -> None:
         self._store, self._project, self._label = store, project, label
         self._indexes = {name: store.index(name, function, project) for name, function in indexes.items()}
+        self._namespace = ""
 
-    def get(self, name: str, namespace: str = "") -> ViewT | None:
-        """The object, or None if it isn't there.
+    def within(self, namespace: str) -> StoreView[ViewT]:
+        """The same view, for somebody who is at home in `namespace`."""
+        view: StoreView[ViewT] = StoreView.__new__(StoreView)
+        view._store, view._project, view._label = self._store, self._project, self._label
+        view._indexes, view._namespace = self._indexes, namespace
+        return view
+
+    def get(self, name: str, namespace: str | None = None) -> ViewT | None:
+        """The object, or None if it isn't there; of the request's namespace unless another is named.
 
         Raises:
             DecodeError: it is there but doesn't fit its class.
         """
-        return self.at(Request(namespace, name))
+        return self.at(Request(self._namespace if namespace is None else namespace, name))
 
     def at(self, request: Request) -> ViewT | None:
         """The object of a key, as `get`."""

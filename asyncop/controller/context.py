@@ -12,10 +12,8 @@ import structlog
 from asyncop.api.errors import ConfigError
 from asyncop.api.meta import to_wire, without_none
 from asyncop.api.object import Object
-from asyncop.api.request import Request
 from asyncop.api.resource import ResourceSelector
 from asyncop.api.untyped import UntypedObject
-from asyncop.cache.view import StoreView
 from asyncop.controller.ownership import Applied, apply_child
 from asyncop.controller.recorder import Recorder, Regarding
 from asyncop.controller.source import Source
@@ -27,25 +25,14 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from asyncop.api.meta import ObjectMeta
+    from asyncop.api.request import Request
     from asyncop.api.resource import Resource
+    from asyncop.cache.view import StoreView
     from asyncop.client import Client
 
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 _log = structlog.get_logger("asyncop.controller")
-
-
-class NamespacedView(StoreView[Any]):
-    """A view whose `get` looks in the request's namespace by default."""
-
-    def __init__(self, view: StoreView[Any], namespace: str) -> None:
-        self._store, self._project, self._label = view._store, view._project, view._label
-        self._indexes = view._indexes
-        self._namespace = namespace
-
-    def get(self, name: str, namespace: str | None = None) -> Any:
-        """The object, or None; of the request's namespace unless another is named."""
-        return self.at(Request(self._namespace if namespace is None else namespace, name))
 
 
 @dataclass(slots=True)
@@ -81,7 +68,7 @@ class Stores:
             raise ConfigError(
                 f"{self._controller} reads {label} but doesn't declare it; add asyncop.read({label}) to its sources="
             )
-        return NamespacedView(declared.view, namespace if declared.resource.namespaced else "")
+        return declared.view.within(namespace if declared.resource.namespaced else "")
 
     def of(self, resource: Resource) -> StoreView[Any] | None:
         """A view of a resource, if it was declared in whatever way."""
@@ -121,13 +108,13 @@ class Services:
     memos: dict[str, dict[str, Any]] = field(default_factory=dict)
     applied: dict[str, Applied] = field(default_factory=dict)
     """By owner's uid."""
+    regarding: Callable[[Any], Regarding] = field(default=lambda obj: Regarding("", "", obj.metadata))
+    """How an object is named in Events and owner references; set once its resource is known."""
 
     def forget(self, uid: str) -> None:
         """Drop what is remembered of an object; nothing of it may outlive it."""
         self.memos.pop(uid, None)
         self.applied.pop(uid, None)
-
-    regarding: Callable[[Any], Regarding] = field(default=lambda obj: Regarding("", "", obj.metadata))
 
 
 class Context(MapContext):

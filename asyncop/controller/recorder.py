@@ -47,7 +47,6 @@ class Recorder:
         self._instance = os.environ.get("POD_NAME") or socket.gethostname()
         self._queue: deque[dict[str, Any]] = deque(maxlen=LIMIT)
         self._wake = asyncio.Event()
-        self._is_posting = False
 
     def record(self, about: Regarding, reason: str, note: str, kind: str = "Normal") -> None:
         """Queue one Event; never raises. `reason` is UpperCamelCase, the note one line of at most 1 kB."""
