@@ -177,6 +177,20 @@ async def test_a_failed_read_means_no(world: World, kubeconfig: Path, tmp_path: 
         assert not [seen for seen in proxy.seen if seen.startswith("DELETE")]
 
 
+async def test_a_refused_deletion_is_told_as_such(world: World, kubeconfig: Path, tmp_path: Path) -> None:
+    uid = world.stuck()
+    world.kill(world.dead)
+
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"}, status=403)
+
+    async with proxied(kubeconfig, tmp_path) as proxy:
+        proxy.before("DELETE", "/pods/web-0$", refuse)
+        async with guarding(world, proxy.kubeconfig):
+            await world.until_told("web-0", "DeleteFailed")
+            assert world.uid("web-0") == uid
+
+
 @pytest.mark.parametrize(
     "breaker",
     [{"max_unhealthy_nodes": 0}, {"startup_freeze": asyncop.Duration(30)}],

@@ -94,6 +94,7 @@ def test_a_misspelled_value_is_refused_by_name(helm: Helm, typo: str) -> None:
         "taintAge=3x",
         "taintAge=-1",
         "leaseWindow=soon",
+        "leaseWindow=0s",
         "maxUnhealthyNodes=101%",
         "maxUnhealthyNodes=half",
         "maxDeletionsPerMinute=0",

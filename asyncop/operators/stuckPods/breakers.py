@@ -29,6 +29,7 @@ class Breakers:
         self._lead_since: float | None = None
         self._deletions: deque[float] = deque()
         self._state: dict[str, bool] = {}
+        self._asked_until = float("-inf")  # whoever is held back now asks again before
         for breaker in ("startupFreeze", "maxUnhealthyNodes", "maxDeletionsPerMinute"):
             self._set(breaker, is_open=False, why="")
 
@@ -36,8 +37,28 @@ class Breakers:
         """We have started, or have won the lead: the freeze begins."""
         self._lead_since = now
 
+    def is_open(self, breaker: str) -> bool:
+        """Whether the breaker held something back when it was asked last."""
+        return self._state[breaker]
+
+    def close_unasked(self, now: float) -> None:
+        """Close those that hold nobody back any more: the Pods have gone by other ways, and nobody asks again."""
+        if now > self._asked_until + RECHECK:
+            self.close()
+
+    def close(self) -> None:
+        """Nothing is held back, since nothing is to be deleted."""
+        for breaker in self._state:
+            self._set(breaker, is_open=False, why="")
+
     def refusal(self, now: float, unhealthy: int, nodes: int) -> Refusal | None:
         """Why nothing may be deleted now, if a breaker is open."""
+        found = self._refusal(now, unhealthy, nodes)
+        if found is not None:
+            self._asked_until = max(self._asked_until, now + (found.again or 0.0))
+        return found
+
+    def _refusal(self, now: float, unhealthy: int, nodes: int) -> Refusal | None:
         frozen = self._frozen(now)
         self._set("startupFreeze", is_open=frozen is not None, why=f"{frozen or 0:.0f} s left")
         limit = self._options.unhealthy_limit(nodes)

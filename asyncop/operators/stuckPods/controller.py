@@ -16,7 +16,7 @@ import structlog
 import asyncop
 from asyncop import metrics
 from asyncop.controller.declaration import Declarations, collecting
-from asyncop.operators.stuckPods.breakers import Breakers
+from asyncop.operators.stuckPods.breakers import RECHECK, Breakers
 from asyncop.operators.stuckPods.evidence import MARGIN, LeaseObserver
 from asyncop.operators.stuckPods.objects import LEASE_NAMESPACE, Lease, Node, Pod, Taint
 from asyncop.operators.stuckPods.rules import Reason, Refusal, refusal
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("asyncop.stuckPods")
 
-RETRY_READ = 5.0  # seconds until a failed read is tried again
+RETRY = 5.0  # seconds after a read or a deletion that failed
 JUDGE_AGAIN = 1.0  # seconds after a lost race; the change itself triggers too
 
 _decisions = metrics.counter(
@@ -54,7 +54,7 @@ def build(options: StuckPodsOptions) -> Declarations:
                 Lease: f"get in {LEASE_NAMESPACE}",
             },
         )(stuck_pods.reconcile)
-        asyncop.task(name="stuckPods start")(stuck_pods.begin)
+        asyncop.task(name="stuckPods breakers")(stuck_pods.keep_breakers)
     return declarations
 
 
@@ -79,9 +79,16 @@ class StuckPods:
         # One deletion at a time, each after a look of its own: a node that comes back after the first loses no other.
         self._deleting = asyncio.Lock()
 
-    async def begin(self) -> None:
-        """Runs once at the start, and whenever we win the lead."""
-        self._breakers.lead_began(asyncio.get_running_loop().time())
+    async def keep_breakers(self) -> None:
+        """Runs from our start, or from winning the lead, to its end: begins with the freeze, closes what is over."""
+        loop = asyncio.get_running_loop()
+        self._breakers.lead_began(loop.time())
+        try:
+            while True:
+                await asyncio.sleep(RECHECK)
+                self._breakers.close_unasked(loop.time())
+        finally:
+            self._breakers.close()
 
     async def reconcile(self, pod: Pod, ctx: asyncop.Context) -> asyncop.Result | None:
         """Judge one Pod; act, or say why not."""
@@ -93,8 +100,8 @@ class StuckPods:
             return None  # not ours: no suspect node, or its object is gone, which the built-in collector handles
         try:
             verdict = await self._verdict(pod, node, taints, ctx)
-        except (asyncop.ApiError, asyncop.TransportError) as error:
-            verdict = Refusal(Reason.READ_FAILED, f"a read failed, so nothing is deleted: {error}", RETRY_READ)
+        except (asyncop.ApiError, asyncop.TransportError, asyncop.DecodeError) as error:
+            verdict = Refusal(Reason.READ_FAILED, f"a read failed, so nothing is deleted: {error}", RETRY)
         if verdict is None:
             return None
         self._explain(pod, verdict, ctx)
@@ -155,6 +162,12 @@ class StuckPods:
         except asyncop.ConflictError:
             self._breakers.give_back()
             return Refusal(Reason.CHANGED, "somebody reported the Pod just before the deletion", JUDGE_AGAIN)
+        except asyncop.ApiError as error:
+            if error.status < 500:
+                self._breakers.give_back()  # surely not done
+            return Refusal(Reason.DELETE_FAILED, f"the server refused the deletion: {error}", RETRY)
+        except asyncop.TransportError as error:
+            return Refusal(Reason.DELETE_FAILED, f"no answer to the deletion, it may yet be done: {error}", RETRY)
         message = f"Force-deleted: node {pod.spec.node_name} is dead (taint, not Ready, Lease did not move)"
         ctx.log.warning("Force-deleted Pod", node=pod.spec.node_name, uid=metadata.uid)
         _decisions.labels(Reason.DELETED).inc()

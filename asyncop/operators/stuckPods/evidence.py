@@ -1,11 +1,14 @@
 """Proof of death: a node's Lease that does not move.
 
 A Lease is dead only if its content stayed the same during a whole window of our own monotonic clock, as client-go's
-leader election judges leases; nobody's wall clock is trusted. Leases are read for suspect nodes only.
+leader election judges leases; nobody's wall clock is trusted. A look shows the Lease as it was at some time between
+question and answer, so the window runs from the first answer to the last question. Leases are read for suspect nodes
+only.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import asyncop
@@ -20,9 +23,9 @@ MARGIN = 0.1  # seconds added to a wait, so that a look comes after the window a
 class _Seen:
     content: tuple[object, ...]
     since: float
-    """When this content was first read."""
-    read_at: float
-    """When it was read last."""
+    """When this content was first answered."""
+    asked_at: float
+    """When it was last asked for and still the same."""
 
 
 class LeaseObserver:
@@ -45,29 +48,30 @@ class LeaseObserver:
         the time, since every renewal changes it for good.
         """
         seen = self._seen.get(node)
-        if not anew and seen is not None and ctx.now() - seen.read_at < REUSE:
+        asked = time.monotonic()  # not the event loop's clock: that one may lag behind what has just arrived
+        if not anew and seen is not None and asked - seen.asked_at < REUSE:
             return self._unmoved(node, seen)
         try:
             lease = await ctx.client.get(Lease, node, namespace=LEASE_NAMESPACE)
         except asyncop.NotFoundError:
             self.forget(node)
             return Refusal(Reason.LEASE_MISSING, f"node {node} has no Lease to judge by", self._window)
-        return self.judge(node, lease, ctx.now())
+        return self.judge(node, lease, asked=asked, answered=time.monotonic())
 
-    def judge(self, node: str, lease: Lease, now: float) -> Refusal | None:
-        """What a Lease read at the monotonic time `now` says; None: it has not moved for the whole window."""
+    def judge(self, node: str, lease: Lease, *, asked: float, answered: float) -> Refusal | None:
+        """What a Lease read between two monotonic times says; None: it has not moved for the whole window."""
         content = (lease.metadata.uid, lease.spec.renew_time, lease.spec.holder_identity)
         seen = self._seen.get(node)
         if seen is not None and seen.content == content:
-            seen.read_at = now
+            seen.asked_at = max(seen.asked_at, asked)
             return self._unmoved(node, seen)
-        fresh = self._seen[node] = _Seen(content, now, now)
+        fresh = self._seen[node] = _Seen(content, since=answered, asked_at=answered)
         if seen is None:
             return self._unmoved(node, fresh)
         return Refusal(Reason.LEASE_FRESH, f"the kubelet of {node} has renewed its Lease", self._window + MARGIN)
 
     def _unmoved(self, node: str, seen: _Seen) -> Refusal | None:
-        left = self._window - (seen.read_at - seen.since)
+        left = self._window - (seen.asked_at - seen.since)
         if left <= 0:
             return None
         message = f"the Lease of {node} must not move for {self._window:g} s"

@@ -29,7 +29,7 @@ class Reason(enum.StrEnum):
     NODE_READY = "NodeReady"
     """The kubelet reports: it will end the Pod itself."""
     TAINT_YOUNG = "TaintYoung"
-    """The taint may still go away by itself."""
+    """The taint, or the node's silence, is so young that it may still end by itself."""
     GRACE_NOT_OVER = "GraceNotOver"
     """The Pod's own time and the extra grace are not over."""
     LEASE_WATCHED = "LeaseWatched"
@@ -44,6 +44,8 @@ class Reason(enum.StrEnum):
     """Too much is wrong, too much was deleted, or we have only just started."""
     REPORT_ONLY = "ReportOnly"
     """It would be deleted if mode were delete."""
+    DELETE_FAILED = "DeleteFailed"
+    """The server refused the deletion, or has not answered it."""
     CHANGED = "Changed"
     """Something changed between the last look and the deletion: judged again."""
     DELETED = "ForceDeleted"
@@ -109,20 +111,23 @@ def _tolerates_for_ever(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _young(node: Node, taints: tuple[Taint, ...], options: StuckPodsOptions, now: datetime) -> Iterator[Refusal]:
-    """The oldest matching taint counts; one without a time is as old as the last change of Ready."""
+    """The oldest matching taint counts, but never from before the last change of Ready.
+
+    A taint that somebody keeps on a node for other reasons is old when the node dies; the age would mean nothing then.
+    """
     if not options.taint_age:
         return
-    times = [time for taint in taints if (time := taint.time_added or node.ready.last_transition_time)]
+    turned = node.ready.last_transition_time
+    times = [time for taint in taints if (time := taint.time_added or turned)]
     if not times:
         yield Refusal(Reason.TAINT_YOUNG, "neither the taint nor the Ready condition says since when")
         return
-    age = (now - min(times)).total_seconds()
-    if age < options.taint_age:
-        yield Refusal(
-            Reason.TAINT_YOUNG,
-            f"the taint on {node.metadata.name} must be {options.taint_age:g} s old",
-            options.taint_age - age,
-        )
+    since = max(min(times), turned) if turned else min(times)
+    left = options.taint_age - (now - since).total_seconds()
+    if left > 0:
+        name = node.metadata.name
+        what = f"the taint on {name} must be" if since in times else f"the last change of Ready of {name} must be"
+        yield Refusal(Reason.TAINT_YOUNG, f"{what} {options.taint_age:g} s old", left)
 
 
 def _in_grace(pod: Pod, options: StuckPodsOptions, now: datetime) -> Iterator[Refusal]:

@@ -87,6 +87,11 @@ def test_a_taint_without_time_is_as_old_as_the_change_of_ready() -> None:
     assert verdict(pod(), node(taint_age=None, since=61)) is None
 
 
+def test_an_old_taint_counts_from_when_the_node_was_last_ready() -> None:
+    assert verdict(pod(), node(taint_age=86400, since=20)) == (Reason.TAINT_YOUNG, pytest.approx(40))
+    assert verdict(pod(), node(taint_age=86400, since=60)) is None
+
+
 def test_a_taint_of_unknown_age_proves_nothing() -> None:
     assert verdict(pod(), node(taint_age=None)) == (Reason.TAINT_YOUNG, None)
 
@@ -199,31 +204,56 @@ def test_a_deletion_that_did_not_happen_is_given_back() -> None:
     assert breakers.take(1.0)
 
 
+def test_a_breaker_that_holds_nobody_back_any_more_is_closed() -> None:
+    breakers = Breakers(StuckPodsOptions(max_unhealthy_nodes=0, startup_freeze=asyncop.Duration(0)))
+    held = breakers.refusal(0.0, 1, 2)
+    assert held is not None
+    assert held.again is not None
+    breakers.close_unasked(held.again)
+    assert breakers.is_open("maxUnhealthyNodes"), "the Pod that it holds back is about to be judged again"
+    breakers.close_unasked(held.again + 60)
+    assert not breakers.is_open("maxUnhealthyNodes")
+
+
 def lease(second: int) -> Lease:
     renewed = asyncop.MicroTime.of(NOW + dt.timedelta(seconds=second))
     return Lease(metadata=asyncop.ObjectMeta(name="node1", uid="l"), spec=LeaseSpec(renew_time=renewed))
 
 
+def look(observer: LeaseObserver, found: Lease, asked: float, took: float = 0.0) -> str | None:
+    """What a look says that was asked for at that time and answered `took` seconds later."""
+    against = observer.judge("node1", found, asked=asked, answered=asked + took)
+    return None if against is None else against.reason
+
+
 def test_a_lease_is_dead_only_after_a_whole_window_of_our_own_clock_without_a_change() -> None:
     observer = LeaseObserver(40)
-    assert observer.judge("node1", lease(0), 100.0).reason is Reason.LEASE_WATCHED
-    assert observer.judge("node1", lease(0), 139.9).reason is Reason.LEASE_WATCHED
-    assert observer.judge("node1", lease(0), 140.0) is None
+    assert look(observer, lease(0), 100.0) is Reason.LEASE_WATCHED
+    assert look(observer, lease(0), 139.9) is Reason.LEASE_WATCHED
+    assert look(observer, lease(0), 140.0) is None
+
+
+def test_a_slow_answer_shows_the_lease_as_it_was_when_it_was_asked_for() -> None:
+    observer = LeaseObserver(40)
+    assert look(observer, lease(0), 100.0, took=10) is Reason.LEASE_WATCHED
+    assert look(observer, lease(0), 140.0) is Reason.LEASE_WATCHED, "first seen at 110 for sure"
+    assert look(observer, lease(0), 149.0, took=20) is Reason.LEASE_WATCHED, "it may have moved since 149"
+    assert look(observer, lease(0), 150.0) is None
 
 
 def test_a_renewal_starts_the_window_anew() -> None:
     observer = LeaseObserver(40)
-    observer.judge("node1", lease(0), 100.0)
-    assert observer.judge("node1", lease(10), 139.0).reason is Reason.LEASE_FRESH
-    assert observer.judge("node1", lease(10), 150.0).reason is Reason.LEASE_WATCHED
-    assert observer.judge("node1", lease(10), 179.0) is None
+    look(observer, lease(0), 100.0)
+    assert look(observer, lease(10), 139.0) is Reason.LEASE_FRESH
+    assert look(observer, lease(10), 150.0) is Reason.LEASE_WATCHED
+    assert look(observer, lease(10), 179.0) is None
 
 
 def test_a_sign_of_life_makes_the_window_start_anew() -> None:
     observer = LeaseObserver(40)
-    observer.judge("node1", lease(0), 100.0)
+    look(observer, lease(0), 100.0)
     observer.forget("node1")
-    assert observer.judge("node1", lease(0), 145.0).reason is Reason.LEASE_WATCHED
+    assert look(observer, lease(0), 145.0) is Reason.LEASE_WATCHED
 
 
 @pytest.mark.parametrize(
@@ -231,6 +261,9 @@ def test_a_sign_of_life_makes_the_window_start_anew() -> None:
     [
         ({"max_unhealthy_nodes": "half"}, "maxUnhealthyNodes"),
         ({"max_unhealthy_nodes": "-5%"}, "maxUnhealthyNodes"),
+        ({"max_unhealthy_nodes": "nan%"}, "maxUnhealthyNodes"),
+        ({"max_unhealthy_nodes": "inf"}, "maxUnhealthyNodes"),
+        ({"lease_window": asyncop.Duration(0)}, "leaseWindow"),
         ({"max_deletions_per_minute": 0}, "mode: report"),
         ({"taints": ()}, "taints"),
     ],
