@@ -2,7 +2,7 @@
 
 A state machine with one `step()`:
 
-    Listing(token, seen, version)   one page; the last one leads to Watching
+    Listing(token, seen)            one page; the last one leads to Watching
     Watching(version)               one watch connection until it ends
     BackingOff(delay, then)         a pause after a failure, then the state that failed
 
@@ -11,6 +11,7 @@ A state machine with one `step()`:
 | page with a continue token                     | Listing the next page                                  |
 | last page                                      | what was not seen is removed, Watching its version     |
 | watch ends by itself                           | Watching from the last version seen, at once           |
+| watch ends by itself within a second           | BackingOff, then the same                              |
 | 410, as status or as ERROR line                | BackingOff, then Listing from the start                |
 | resource version too large (504)               | BackingOff, then Listing, which asks for no version    |
 | refused, reset, silent, 401, 403, 404, 429, 5xx| BackingOff, then the same again (a list starts over)   |
