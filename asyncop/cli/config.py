@@ -15,6 +15,7 @@ import yaml
 
 from asyncop.api.errors import ConfigError
 from asyncop.cli import options
+from asyncop.cli.shown import shown
 from asyncop.cli.suggest import nearest
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _controller(name: str, given: Any, kind: type[Struct] | None) -> ControllerC
     values = _mapping(given, path)
     enabled = values.pop("enabled", None)
     if not (enabled is None or isinstance(enabled, bool)):
-        raise ConfigError(f"{path}.enabled: expected true or false, got {enabled!r}")
+        raise ConfigError(f"{path}.enabled: expected true or false, got {shown(enabled)}")
     if kind is not None:
         return ControllerConfig(enabled=enabled, options=options.convert(values, kind, path, also=["enabled"]))
     for key in values:
@@ -92,7 +93,7 @@ def _mapping(value: Any, path: str) -> Tree:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigError(f"{path}: expected a mapping, got {value!r}")
+        raise ConfigError(f"{path}: expected a mapping, got {shown(value)}")
     return dict(value)
 
 

@@ -111,7 +111,9 @@ def _declared(label: str, origin: str, run: Callable[[], None]) -> Declarations:
             raise ConfigError(f"{label}{_line_of(error, origin)}: {error}") from error
         except SyntaxError as error:
             raise ConfigError(_syntax_error(error, label, origin)) from error
-        except Exception as error:  # the user's code may raise anything; it is told with its place, as one line
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the user's code may raise anything; it is told with its place, as one line
             text = traceback.format_exception_only(error)[-1].strip()
             raise ConfigError(f"{label}{_line_of(error, origin)}: {text}") from error
     if not (declarations.reconcilers or declarations.tasks):

@@ -15,6 +15,7 @@ from msgspec import inspect
 from asyncop.api.duration import Duration
 from asyncop.api.errors import ConfigError
 from asyncop.api.meta import decode_hook
+from asyncop.cli.shown import shown
 from asyncop.cli.suggest import nearest
 
 if TYPE_CHECKING:
@@ -141,15 +142,15 @@ def _step(value: Any, info: inspect.Type | None, key: str, number: str) -> tuple
 
 def _worded(problem: str, value: Any, info: inspect.Type | None) -> str:
     if isinstance(info, inspect.LiteralType):
-        return f"{value!r} is not one of {', '.join(str(choice) for choice in info.values)}"
+        return f"{shown(value)} is not one of {', '.join(str(choice) for choice in info.values)}"
     if isinstance(info, inspect.EnumType):
-        return f"{value!r} is not one of {', '.join(str(choice.value) for choice in info.cls)}"
+        return f"{shown(value)} is not one of {', '.join(str(choice.value) for choice in info.cls)}"
     missing = _MISSING.fullmatch(problem)
     if missing is not None:
         return f"{missing['field']} is missing, and it has no default"
     expected = _EXPECTED.fullmatch(problem)
     if expected is not None:
         words = [_WORDS.get(word, word) for word in expected["expected"].split(" | ")]
-        got = "" if value is None else f", got {value!r}"
+        got = "" if value is None else f", got {shown(value)}"
         return f"expected {' or '.join(words)}{got}"
     return problem

@@ -18,6 +18,7 @@ from asyncop.cli import config, loader, logs
 from asyncop.cli.flags import check_name
 from asyncop.controller.declaration import Declarations
 from asyncop.manager import LeaderElectionOptions, Manager, ManagerOptions
+from asyncop.manager.exit import EXIT_CRASH, end_anyway
 from asyncop.manager.http import Address, shared_port
 from asyncop.operators import BUILTINS, RESERVED
 
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("asyncop")
 
+LEFTOVERS_LIMIT = 5.0  # seconds that tasks and threads which user code has left behind get after the end
+
 
 def start(ctx: click.Context, flags: Flags) -> int:
-    """Run until the end; returns the exit code.
+    """Run until the end; returns the exit code. The process must end then, and soon does even if something is left.
 
     Raises:
         click.UsageError: the flags make no sense.
@@ -42,7 +45,12 @@ def start(ctx: click.Context, flags: Flags) -> int:
         _check_addresses(ctx, flags)
         manager = _manager(ctx, flags, _election(ctx, flags))
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(manager.run())
+            code = EXIT_CRASH
+            try:
+                code = runner.run(manager.run())
+            finally:
+                end_anyway(LEFTOVERS_LIMIT, code)
+            return code
     except ConfigError as error:
         log.debug("Could not start", exc_info=error)
         raise

@@ -267,3 +267,14 @@ def test_enabled_is_the_same_as_b(command, tmp_path) -> None:
     switched_off = command("run", "-A", "-q", "op.py", "--set", "controllers.web.enabled=false", *off)
     assert "nothing to run" in switched_off.line
     assert switched_off.code == 2
+
+
+def test_what_a_few_aliases_blow_up_is_shown_short() -> None:
+    value: Any = "ha"
+    for _ in range(30):
+        value = [value] * 9
+
+    message = error_of(web(mode=value))
+
+    assert message.startswith("controllers.web.mode: [")
+    assert len(message) < 1000

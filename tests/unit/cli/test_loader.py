@@ -46,6 +46,8 @@ def has_loaded(ended: Ended) -> bool:
         ("import nosuchmodule\n", "op.py:1: ModuleNotFoundError: No module named 'nosuchmodule'"),
         ("raise ValueError('two\\nlines')\n", "op.py:1: ValueError: two lines"),
         ("import sys\nsys.exit(4)\n", "op.py:2: it ended the process while it was loaded"),
+        ("import asyncio\nraise asyncio.CancelledError('x')\n", "op.py:2: asyncio.exceptions.CancelledError: x"),
+        ("class Odd(BaseException): pass\nraise Odd('x')\n", "op.py:2: op.Odd: x"),
         ("x = 1\n", "op.py: it declares no reconciler"),
         ("", "op.py: it declares no reconciler"),
         (GOOD.format(name="web") * 2, "op.py:10: two controllers are named 'web'"),

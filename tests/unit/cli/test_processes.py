@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -27,6 +29,31 @@ import asyncop
 
 @asyncop.reconciler("pods")
 async def web(pod, ctx):
+    return None
+"""
+
+LEFTOVERS = """
+import asyncio, threading, time
+import asyncop
+
+class Thing(asyncop.Object, api_version="example.com/v1", kind="Thing", plural="things", namespaced=True):
+    pass
+
+async def never_ends():
+    while True:
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            pass
+
+@asyncop.task(leader=False)
+async def leave_something():
+    LEAVE
+    print("left", flush=True)
+    await kept
+
+@asyncop.reconciler(Thing)
+async def web(thing, ctx):
     return None
 """
 
@@ -187,3 +214,76 @@ def wait_for(condition: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "it never came"
         os.sched_yield()
         time.sleep(0.01)
+
+
+class _Empty(http.server.BaseHTTPRequestHandler):
+    """An API server that knows nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[str]:
+    """A kubeconfig whose server answers everything with an empty object."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Empty)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG.replace("PORT", str(server.server_port)))
+    yield str(path)
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "leave",
+    [
+        "kept = stray = asyncio.create_task(never_ends()); kept = asyncio.sleep(0)",
+        "kept = asyncio.to_thread(time.sleep, 1000)",
+        "threading.Thread(target=time.sleep, args=(1000,)).start(); kept = asyncio.sleep(0)",
+    ],
+    ids=["task", "executor", "thread"],
+)
+def test_what_user_code_leaves_behind_does_not_keep_the_process(
+    start: Any, tmp_path: Path, empty: str, leave: str
+) -> None:
+    (tmp_path / "op.py").write_text(LEFTOVERS.replace("LEAVE", leave))
+    off = ("--health-bind-address", "0", "--metrics-bind-address", "0")
+    process = start("run", "-A", *off, "op.py", "--kubeconfig", empty)
+    assert process.stdout.readline() == "left\n"
+
+    process.send_signal(signal.SIGTERM)
+
+    assert process.wait(LIMIT) == 0
+    assert "Something has not ended, so the process ends without it" in process.stderr.read()
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_a_process_without_any_output_at_once(tmp_path: Path, empty: str) -> None:
+    text = LEFTOVERS.replace("LEAVE", "kept = never_ends()").replace('print("left", flush=True)', "open('left', 'w')")
+    (tmp_path / "op.py").write_text(text)
+    command = f'exec {sys.executable} -m asyncop run -A op.py --kubeconfig "$1" >&- 2>&-'
+    off = {"ASYNCOP_HEALTH_BIND_ADDRESS": "0", "ASYNCOP_METRICS_BIND_ADDRESS": "0"}
+    process = subprocess.Popen(["sh", "-c", command, "sh", empty], cwd=tmp_path, env=os.environ | off)
+    try:
+        deadline = time.monotonic() + LIMIT
+        while not (tmp_path / "left").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.0)  # the task swallows its cancellation
+
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(2.0) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
