@@ -5,17 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from asyncop.api.selectors import label_matcher
+from asyncop.api.selectors import Matcher, label_matcher
 from asyncop.testing.refusals import bad_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from asyncop.testing.kinds import Kind
     from asyncop.testing.schema import Obj
     from asyncop.testing.storage import Stored
 
 _TERM = re.compile(r"([^=!,\s]+)\s*(==|=|!=)\s*([^,]*)")
+_OUTSIDE_BRACKETS = re.compile(r",(?![^()]*\))")
+_ORDERED = re.compile(r"([^\s=!<>,()]+)\s*([<>])\s*(-?\d+)")
+_MANGLED = re.compile(r"[<>]|=[^=]+=")
+_SELECTED_BY_KIND = ("Pod", "Node", "Namespace", "Secret", "Event", "Service")
+"""Kinds with a list of fields of their own, which those of the metadata must be in too."""
+
 _EVENT_NAMES = {"regarding": "involvedObject", "reportingController": "reportingComponent"}
 
 
@@ -50,11 +56,29 @@ class Selection:
         return all((_value(obj, path) == value) == equal for path, equal, value in self._fields)
 
 
-def _labels(text: str) -> Callable[[Any], bool] | None:
+def _labels(text: str) -> Matcher | None:
+    """The matcher of asyncop's own selectors, and the two operators that they leave out."""
+    if not text.strip():
+        return None
+    terms = [term.strip() for term in _OUTSIDE_BRACKETS.split(text)]
+    ordered = [found for term in terms if (found := _ORDERED.fullmatch(term))]
+    rest = [term for term in terms if not _ORDERED.fullmatch(term)]
     try:
-        return label_matcher(text) if text.strip() else None
+        if any(_MANGLED.search(term) for term in rest):
+            raise ValueError(text)
+        plain = label_matcher(",".join(rest))
     except ValueError:
         raise bad_request(f"unable to parse requirement: {text}") from None
+    if not ordered:
+        return plain
+    return lambda labels: plain(labels) and all(_is_ordered(found, labels) for found in ordered)
+
+
+def _is_ordered(term: re.Match[str], labels: Mapping[str, str]) -> bool:
+    value = labels.get(term[1], "")
+    if not value.lstrip("-").isdigit():
+        return False
+    return int(value) > int(term[3]) if term[2] == ">" else int(value) < int(term[3])
 
 
 def _field(kind: Kind, term: str) -> tuple[str, bool, str]:
@@ -62,7 +86,8 @@ def _field(kind: Kind, term: str) -> tuple[str, bool, str]:
     if found is None:
         raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
     path, operator, value = found.groups()
-    if path not in ("metadata.name", "metadata.namespace") and path not in kind.fields:
+    has_namespace = kind.namespaced or kind.kind not in _SELECTED_BY_KIND
+    if path not in ("metadata.name", *(("metadata.namespace",) if has_namespace else ()), *kind.fields):
         raise _unknown(kind, path)
     head, dot, rest = path.partition(".")
     if kind.kind == "Event":
@@ -71,9 +96,9 @@ def _field(kind: Kind, term: str) -> tuple[str, bool, str]:
 
 
 def _unknown(kind: Kind, path: str) -> Exception:
-    if kind.custom is not None or kind.kind == "ConfigMap":
-        return bad_request(f"field label not supported: {path}")
-    if kind.kind in ("Pod", "Node", "Namespace", "Secret", "Event", "Service", "Job"):
+    if kind.kind == "Job" and kind.custom is None:
+        return bad_request(f'field label "{path}" not supported for Job')
+    if kind.custom is not None or kind.kind in _SELECTED_BY_KIND:
         return bad_request(f"field label not supported: {path}")
     return bad_request(f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 

@@ -83,3 +83,30 @@ def lists_span_namespaces(c: Caller) -> None:
     c.post(c.core("configmaps"), config_map("a", labels={"case": c.namespace}))
     c.get("/api/v1/configmaps", labelSelector=f"case={c.namespace}")
     c.post("/api/v1/configmaps", config_map())
+
+
+@case
+def what_cannot_be_selected_is_refused(c: Caller) -> None:
+    for path in (
+        c.core("configmaps"),
+        c.core("pods"),
+        c.core("secrets"),
+        c.core("events"),
+        c.core("services"),
+        c.core("serviceaccounts"),
+        "/api/v1/nodes",
+        c.api("apps/v1", "deployments"),
+        c.api("batch/v1", "jobs"),
+        c.api("coordination.k8s.io/v1", "leases"),
+        c.api("policy/v1", "poddisruptionbudgets"),
+    ):
+        c.get(path, fieldSelector="spec.unknown=x")
+        c.get(path, fieldSelector="metadata.name=none,metadata.namespace=none")
+    for selector in ("a=b=c", "a in b", "a in (b", "=b", "a>x", "in (a)"):
+        refused = c.call("GET", c.core("configmaps"), labelSelector=selector, quiet=True)
+        c.note({"selector": selector, "status": refused.status, "reason": refused.body.get("reason")})
+    c.get(c.core("pods"), fieldSelector="rubbish")
+    for name, size in (("a", "1"), ("b", "10"), ("c", "many")):
+        c.post(c.core("configmaps"), config_map(name, labels={"size": size}), quiet=True)
+    for selector in ("size>1", "size<2", "size>0,size<5", "size>0,size notin (10, 20)", "other>1"):
+        c.get(c.core("configmaps"), labelSelector=selector)

@@ -53,6 +53,30 @@ def a_json_patch_does_all_or_nothing(c: Caller) -> None:
 
 
 @case
+def a_json_patch_that_does_not_fit_is_refused(c: Caller) -> None:
+    path = c.core("configmaps", "a")
+    c.post(c.core("configmaps"), config_map(data={"x": "1"}, finalizers=["example.com/a"]))
+    for operation in (
+        {"op": "add", "path": "/data/none/deeper", "value": "1"},
+        {"op": "add", "path": "/metadata/finalizers/5", "value": "example.com/b"},
+        {"op": "replace", "path": "/metadata/finalizers/5", "value": "example.com/b"},
+        {"op": "remove", "path": "/metadata/finalizers/5"},
+        {"op": "copy", "from": "/data/none", "path": "/data/y"},
+        {"op": "move", "from": "/data/none", "path": "/data/y"},
+        {"op": "test", "path": "/data/none", "value": "1"},
+        {"op": "test", "path": "/data/none", "value": None},
+        {"op": "test", "path": "/data/x", "value": "1"},
+        {"op": "replace", "path": "/metadata/finalizers/0", "value": "example.com/c"},
+        {"op": "replace", "path": "/data", "value": {"z": "1"}},
+    ):
+        answer = c.call("PATCH", path, [operation], content=JSON_PATCH, quiet=True)
+        c.note({"operation": operation, "status": answer.status, "data": answer.body.get("data")})
+    for body in ({"op": "test"}, [{"op": "sideways", "path": "/data"}], [1]):
+        refused = c.call("PATCH", path, body, content=JSON_PATCH, quiet=True)
+        c.note({"body": body, "status": refused.status})
+
+
+@case
 def a_strategic_patch_merges_lists_by_key(c: Caller) -> None:
     path = c.api("apps/v1", "deployments", "a")
     c.post(c.api("apps/v1", "deployments"), deployment())
