@@ -94,8 +94,14 @@ def _manager(ctx: click.Context, flags: Flags, election: LeaderElectionOptions |
             metrics_address=flags.metrics_address,
             leader_election=election,
         ),
-        controller_options={name: said.options for name, said in configs.items() if said.options is not None},
+        controller_options=_controller_options(chosen, configs),
     )
+
+
+def _controller_options(chosen: Declarations, configs: Mapping[str, ControllerConfig]) -> dict[str, Any]:
+    """Those of the users' reconcilers; a ready-made controller has been built with its own."""
+    users = [declared.name for declared in chosen.reconcilers if declared.options is not None]
+    return {name: configs[name].options for name in users}
 
 
 def _election(ctx: click.Context, flags: Flags) -> LeaderElectionOptions | None:

@@ -36,16 +36,22 @@ def log_state(operation: Operation | None) -> None:
         log.info("State of task", task=task.get_name(), at=where)
 
 
-def describe_object(operation: Operation | None, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
-    """What every controller of a resource knows of one object; None if none has that resource.
+def describe_object(operation: Operation | None, resource: str, namespace: str, name: str) -> dict[str, Any]:
+    """What every controller of a resource knows of one object.
 
     `resource` is a plural, with its group if it has one (`deployments.apps`); `namespace` is `-` for cluster-scoped.
+
+    Raises:
+        LookupError: no controller has that resource as its kind; the message names those there are.
     """
-    controllers = operation.controllers if operation is not None else []
+    prepared = [controller for controller in (operation.controllers if operation else []) if controller.is_prepared]
     request = Request("" if namespace == "-" else namespace, name)
     known = {
         controller.name: controller.describe(request)
-        for controller in controllers
-        if controller.is_prepared and controller.resource.group_resource == resource
+        for controller in prepared
+        if controller.resource.group_resource == resource
     }
-    return known or None
+    if not known:
+        there = ", ".join(sorted({controller.resource.group_resource for controller in prepared})) or "none yet"
+        raise LookupError(f"no controller has {resource} as its kind; there are: {there}")
+    return known

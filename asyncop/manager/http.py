@@ -38,7 +38,7 @@ PROBES = ("startupz", "livez", "readyz")
 Check = Callable[[], str | None]
 """None while all is well, else the reason, as one line."""
 
-Describe = Callable[[str, str, str], "dict[str, Any] | None"]
+Describe = Callable[[str, str, str], "dict[str, Any]"]
 """What is known of an object, by resource, namespace and name; None if nobody reads that resource."""
 
 DEBUG = "/debug/objects/"
@@ -210,10 +210,10 @@ def _object(request: web.BaseRequest, describe: Describe) -> web.Response:
     parts = request.path.removeprefix(DEBUG).split("/")
     if len(parts) != 3 or not all(parts):
         return _text(404, f"{DEBUG}RESOURCE/NAMESPACE/NAME, with - as the namespace of cluster-scoped resources")
-    known = describe(*parts)
-    if known is None:
-        return _text(404, f"no controller has {parts[0]} as its kind")
-    return web.json_response(known)
+    try:
+        return web.json_response(describe(*parts))
+    except LookupError as error:
+        return _text(404, str(error))
 
 
 def _text(status: int, text: str) -> web.Response:

@@ -44,6 +44,9 @@ class Manager:
         client: an open client to use instead of the one that `options` describe; the caller closes it.
         options: how it runs.
         controller_options: by reconciler name, the instance that `ctx.options` is; default: the class' defaults.
+
+    Raises:
+        ConfigError: two reconcilers have one name, or `controller_options` don't fit them.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Manager:
         self._options = options or ManagerOptions()
         self._controller_options = dict(controller_options or {})
         self._check_names()
+        self._check_controller_options()
         self._operation: Operation | None = None
         self._stop = StopSignal()
         self._is_draining = self._was_ready = False
@@ -70,6 +74,18 @@ class Manager:
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(f"two controllers are named {name!r}; give one of them another name=")
+
+    def _check_controller_options(self) -> None:
+        classes = {declared.name: declared.options for declared in self._reconcilers}
+        for name, given in self._controller_options.items():
+            if name not in classes:
+                there = ", ".join(classes) or "none"
+                raise ConfigError(f"controller_options: no reconciler is named {name!r}; it has: {there}")
+            kind = classes[name]
+            if kind is None:
+                raise ConfigError(f"controller_options: {name} takes no options; give it options= where it is declared")
+            if not isinstance(given, kind):
+                raise ConfigError(f"controller_options: {name} takes an instance of {kind.__name__}, not {given!r}")
 
     async def run(self) -> int:
         """Run until a signal or `stop`; returns the exit code.
@@ -169,7 +185,7 @@ class Manager:
             await server.start()
             stack.push_async_callback(server.aclose)
 
-    def _describe(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+    def _describe(self, resource: str, namespace: str, name: str) -> dict[str, Any]:
         return describe_object(self._operation, resource, namespace, name)
 
     @property

@@ -59,7 +59,8 @@ async def test_an_object_can_be_asked_for_and_tells_why_it_fails(
                 assert (known["look"]["attempts"], known["look"]["cached"]) == (0, True)
                 _, known = await ask(f"configmaps/{namespace}/none")
                 assert not known["look"]["cached"]
-                assert (await ask("pods/default/a"))[0] == 404
+                there_are = "no controller has pods as its kind; there are: configmaps\n"
+                assert (await ask("pods/default/a")) == (404, there_are)
                 assert (await ask("configmaps/default"))[0] == 404
 
 
