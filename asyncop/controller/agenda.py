@@ -53,7 +53,7 @@ class Agenda:
         self.is_active = False
         self.queue.shut_down()
         self.queue = WorkQueue(metrics=self._metrics)
-        for remembered in (self._given_up, self._changed_meanwhile, self._departed):
+        for remembered in (self._given_up, self._changed_meanwhile, self._departed, self._outcomes):
             remembered.clear()
         self._metrics.close()
 
@@ -100,9 +100,7 @@ class Agenda:
 
     def gone(self, request: Request, last: Any | None) -> None:
         """The object is gone: nothing of its key outlives it. `last` is what has still to be told of."""
-        self.queue.forget(request)
-        self.queue.cancel_timer(request)
-        self._given_up.pop(request, None)
+        self.nothing_to_do(request)
         if last is not None and self.is_active:
             self._departed.setdefault(request, deque()).append(last)
             self.queue.add(request)
@@ -127,9 +125,11 @@ class Agenda:
         self.queue.done(request)
 
     def nothing_to_do(self, request: Request) -> None:
-        """There is nothing to run for the key now."""
+        """There is nothing to run for the key now, and nothing to remember of its runs."""
         self.queue.forget(request)
         self.queue.cancel_timer(request)
+        self._given_up.pop(request, None)
+        self._outcomes.pop(request, None)
 
     def settle(self, request: Request, metadata: ObjectMeta, outcome: Outcome) -> float | None:
         """Decide when the key runs again; returns the delay in seconds if it does by itself."""

@@ -246,6 +246,7 @@ class Controller:
         self._settle(request, obj, outcome, ctx)
         if not view.knows(request):  # it went away meanwhile; what the run remembered of it goes too
             self._services.forget(obj.metadata.uid)
+            self._agenda.nothing_to_do(request)
 
     async def _tell_departed(self, request: Request) -> bool:
         """Run `gone` for what is no longer there; whether all of it has been told."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import asyncop
+from asyncop import metrics
 from tests.contract.operating import operating, until
 
 if TYPE_CHECKING:
@@ -179,6 +180,27 @@ async def test_a_permanent_error_waits_for_a_change(api: Api, kubeconfig: Path) 
         assert runs == ["1"], "not retried"
         api.patch("a", {"data": {"k": "2"}})
         await until(lambda: runs == ["1", "2"], "the change triggered it")
+
+
+async def test_a_run_that_fails_after_its_object_has_gone_is_remembered_by_nobody(api: Api, kubeconfig: Path) -> None:
+    ended: list[str] = []
+
+    @asyncop.reconciler(ConfigMap, name="mourner", labels={"for": "mourner"}, uses={ConfigMap: "delete"})
+    async def mourner(obj: ConfigMap, ctx: asyncop.Context) -> None:
+        await ctx.client.delete(obj)
+        await until(lambda: ctx.store(ConfigMap).get(obj.metadata.name) is None, "the store knows")
+        ended.append(obj.metadata.name)
+        raise asyncop.PermanentError("too late")
+
+    def given_up() -> list[str]:
+        text = metrics.render()[0].decode().splitlines()
+        return [line for line in text if line.startswith('asyncop_objects_failing{controller="mourner",reason="perm')]
+
+    async with operating(kubeconfig, api.namespace, mourner):
+        api.create("doomed")
+        api.patch("doomed", {"metadata": {"labels": {"for": "mourner"}}})
+        await until(lambda: bool(ended), "it ran")
+        await until(lambda: [line.split()[-1] for line in given_up()] == ["0.0"], "nothing is failing")
 
 
 async def test_a_temporary_error_runs_it_again_after_its_own_delay(api: Api, kubeconfig: Path) -> None:
