@@ -71,7 +71,7 @@ def nested(levels: int) -> bytes:
     return json.dumps(pod("deep")).encode()[:-1] + b',"x":' + b"[" * levels + b"]" * levels + b"}"
 
 
-@pytest.mark.parametrize("levels", [1000, 10_000])
+@pytest.mark.parametrize("levels", [10_000, 100_000])  # what is too deep depends on the Python
 @pytest.mark.parametrize("codec", [TYPED, UNTYPED, BOTH], ids=["typed", "untyped", "both"])
 def test_an_object_nested_too_deep_for_a_decoder_costs_one_object(codec: Codec, levels: int) -> None:
     data = page(pod("a"), pod("b")).replace(
