@@ -9,6 +9,10 @@ semantics of kube-apiserver 1.36: versions, watches, patches, server-side apply,
 The same contract tests run against it and against a real kube-apiserver, and a difference fails. `Faults` is what can
 be made to go wrong. It keeps nothing and lets everybody do everything: never use it for anything else.
 
+What a real server has and this one knowingly hasn't: protobuf and table answers, OpenAPI documents, logs, exec and
+proxies, authorization, webhooks, quotas, validation beyond what clients meet, CEL rules, conversion between versions
+that differ by more than their name, Events that expire, and kubelets: Pods that were bound wait for whoever plays one.
+
 Independent of asyncop's client and engine on purpose: it is what they are tested against.
 """
 

@@ -84,7 +84,7 @@ def builtin(name: str) -> Type:
 
 @cache
 def _data() -> dict[str, dict[str, str]]:
-    text = resources.files(__package__).joinpath("schemas.json").read_text()
+    text = resources.files("asyncop.testing").joinpath("schemas.json").read_text()
     return json.loads(text)  # type: ignore[no-any-return]
 
 

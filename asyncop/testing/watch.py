@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from asyncop.testing.catalog import present
-from asyncop.testing.lists import too_large
 from asyncop.testing.partial import partial
 from asyncop.testing.refusals import Fault, RefusedError, Who, expired, invalid
 from asyncop.testing.settle import settle
@@ -51,6 +50,7 @@ class Watcher:
     def __init__(self, kind: Kind, collection: Collection, selection: Selection, query: WatchQuery) -> None:
         self.kind, self.selection, self.query = kind, selection, query
         self._collection = collection
+        self._after = 0
         self.lines: deque[bytes] = deque()
         self.wake = asyncio.Event()
         self.ended = False
@@ -68,8 +68,7 @@ class Watcher:
         version = int(self.query.version or 0)
         if self.query.initial_events is False:
             version = version or now
-        if version > now:
-            raise too_large(version, now)
+        self._after = version
         if self.query.initial_events or not version:
             self._send_initial(now)
         elif version < self._collection.compacted:
@@ -93,7 +92,9 @@ class Watcher:
         self.wake.set()
 
     def see(self, change: Change) -> None:
-        """Take a change in; cheap for what isn't selected."""
+        """Take a change in; cheap for what isn't selected. A version from the future is waited for."""
+        if change.version <= self._after:
+            return
         was, is_ = self.selection.matches(change.old), self.selection.matches(change.new)
         if is_ and change.new is not None:
             self._put(change, b"MODIFIED" if was else b"ADDED", change.new)
@@ -162,11 +163,14 @@ def _check(query: WatchQuery) -> None:
     if query.initial_events is not None and query.match != "NotOlderThan":
         text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         faults.append(Fault("resourceVersionMatch", "FieldValueForbidden", text))
+        if query.match:
+            text = f'Unsupported value: "{query.match}": supported values: "NotOlderThan"'
+            faults.append(Fault("resourceVersionMatch", "FieldValueNotSupported", text))
     elif query.initial_events is None and query.match:
         text = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         faults.append(Fault("resourceVersionMatch", "FieldValueForbidden", text))
-    if query.version and not query.version.isdigit():
-        text = f'Invalid value: "{query.version}": strconv.ParseUint: parsing "{query.version}": invalid syntax'
-        faults.append(Fault("resourceVersion", "FieldValueInvalid", text))
     if faults:
         raise invalid(_OPTIONS, faults)
+    if query.version and not query.version.isdigit():
+        text = f'Invalid value: "{query.version}": strconv.ParseUint: parsing "{query.version}": invalid syntax'
+        raise RefusedError(500, "", f"resourceVersion: {text}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import logging
+import ssl
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -16,12 +18,12 @@ import uvloop
 from asyncop.testing import ApiServer
 from tests.contract.apiserver.cases import config_map
 from tests.contract.apiserver.servers import embedded_endpoint
+from tests.contract.apiserver.transcript import Caller
+from tests.testbed.pki import Pki
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    from tests.contract.apiserver.transcript import Caller
 
 
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -121,3 +123,27 @@ def test_a_watch_ends_with_its_client(server: ApiServer, c: Caller) -> None:
 
 def test_a_large_object_is_taken(c: Caller) -> None:
     assert c.post(c.core("configmaps"), config_map(data={"x": "y" * 2_000_000})).status == 201
+
+
+@pytest.mark.asyncio
+async def test_it_goes_down_and_comes_back_in_the_loop_that_is_running() -> None:
+    async with ApiServer() as server, aiohttp.ClientSession() as session:
+        server.refuse_connections()
+        with pytest.raises(aiohttp.ClientConnectionError):
+            await session.get(f"{server.url}/readyz")
+        server.accept_connections()
+        async with session.get(f"{server.url}/readyz") as response:
+            assert await response.text() == "ok"
+
+
+def test_with_tls_nobody_gets_in_without_the_token(tmp_path: Path) -> None:
+    authority = Pki(tmp_path)
+    authority.create()
+    authority.issue("server", "server", alternative_names=["IP:127.0.0.1"])
+    with ApiServer(tls=(authority.certificate("server"), authority.key("server"), authority.ca)) as server:
+        assert json.loads(server.kubeconfig())["clusters"][0]["cluster"]["certificate-authority"] == str(authority.ca)
+        tls = ssl.create_default_context(cafile=str(authority.ca))
+        for token, status in (("", 401), (server.token, 200)):
+            caller = Caller(dataclasses.replace(embedded_endpoint(server), tls=tls, token=token), "default")
+            assert caller.get("/api/v1/namespaces").status == status
+            caller.close()

@@ -130,3 +130,50 @@ def dry_runs_are_not_watched(c: Caller) -> None:
         c.patch(c.core("configmaps", "a"), {"data": {"x": "2"}})
         watch.read(2)
     c.post(maps, config_map("b"), dryRun="Some")
+
+
+@case
+def a_watch_can_be_asked_for_wrongly(c: Caller) -> None:
+    maps = c.core("configmaps")
+    for options in (
+        {"resourceVersion": "abc"},
+        {"resourceVersion": "-1"},
+        {"resourceVersion": "999999999", "timeoutSeconds": 1},
+        {"fieldSelector": "spec.unknown=x"},
+        {"resourceVersionMatch": "Exact", "sendInitialEvents": "true"},
+    ):
+        with c.watch(maps, **options) as watch:
+            if watch.status == 200:
+                watch.rest()
+    with c.watch(c.core("nothings")):
+        pass
+
+
+@case
+def initial_events_heed_selectors_and_versions(c: Caller) -> None:
+    maps = c.core("configmaps")
+    for name, labels in (("b", {"app": "x"}), ("a", {"app": "y"}), ("c", {"app": "x"})):
+        c.post(maps, config_map(name, labels=labels), quiet=True)
+    options = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    version = c.get(maps).version
+    for more in (
+        {"labelSelector": "app=x"},
+        {"resourceVersion": version, "labelSelector": "app=x"},
+        {"resourceVersion": "0", "labelSelector": "app=x"},
+    ):
+        with c.watch(maps, **options, **more) as watch:
+            watch.read(3)
+    with c.watch(maps, **options, fieldSelector="metadata.name=c") as watch:
+        watch.read(2)
+        c.delete(c.core("configmaps", "b"))
+        c.delete(c.core("configmaps", "c"))
+        watch.read(1)
+
+
+@case
+def a_watch_sees_every_namespace(c: Caller) -> None:
+    start = c.get(c.core("configmaps")).version
+    with c.watch("/api/v1/configmaps", resourceVersion=start, labelSelector=f"case={c.namespace}") as watch:
+        c.post(c.core("configmaps"), config_map(labels={"case": c.namespace}))
+        c.patch(c.core("configmaps", "a"), {"metadata": {"labels": {"case": None}}})
+        watch.read(2)
