@@ -21,8 +21,8 @@ $(VENV)/.ready: requirements-dev.txt pyproject.toml
 
 venv: $(VENV)/.ready ## The environment of development, in .venv
 
-demo: ## A StatefulSet's Pod comes back from a dead node, on a real cluster made here (root, Go)
-	$(PYTHON) -m tests.testbed.demo
+demo: ## A StatefulSet's Pod comes back from a dead node, on a real cluster made here (root, Go; KEEP=1: it stays)
+	$(PYTHON) -m tests.testbed.demo $(if $(KEEP),--keep)
 
 test: check unit contract helm e2e ## Everything that CI runs
 

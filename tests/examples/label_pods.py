@@ -14,7 +14,8 @@ class Node(asyncop.Object, api_version="v1", kind="Node"):
 
 
 def pods_on(new: Node | None, old: Node | None, ctx: asyncop.MapContext) -> list[Pod]:
-    return ctx.store(Pod).by_index("node", (new or old).metadata.name)
+    node = new or old  # new: it is there; old: it was
+    return ctx.store(Pod).by_index("node", node.metadata.name) if node else []
 
 
 @asyncop.reconciler(

@@ -12,7 +12,8 @@ class Pod(asyncop.Object, api_version="v1", kind="Pod"):
 
 
 def deployment_of(new: Pod | None, old: Pod | None, ctx: asyncop.MapContext) -> list[asyncop.ObjectMeta]:
-    return [(new or old).metadata]  # same namespace, same name
+    pod = new or old
+    return [pod.metadata] if pod else []  # same namespace, same name
 
 
 @asyncop.reconciler(Deployment, sources=[asyncop.watch(Pod, deployment_of)], uses={Pod: "create"})

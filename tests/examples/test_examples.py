@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import yaml
 
 from tests.testbed.api import ApiError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+CRD = HERE / "greetings.yaml"
 LIMIT = 30.0
 
 
@@ -33,10 +35,10 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 @contextmanager
-def running(cluster: Cluster, namespace: str, example: str) -> Iterator[None]:
+def running(cluster: Cluster, namespace: str, example: str, *flags: str) -> Iterator[None]:
     """`asyncop run EXAMPLE` until the block ends; it must stop cleanly on SIGTERM."""
     command = [
-        *(sys.executable, "-m", "asyncop", "run", str(HERE / example), "-n", namespace, "--no-leader-elect"),
+        *(sys.executable, "-m", "asyncop", "run", str(HERE / example), "-n", namespace, "--no-leader-elect", *flags),
         *("--health-bind-address", "0", "--metrics-bind-address", "0"),
     ]
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
@@ -84,6 +86,46 @@ def test_pods_get_the_label_of_their_nodes_zone(control_plane: Cluster, namespac
             until(lambda: call("GET", f"{pods}/web")["metadata"].get("labels") == {"zone": "west"}, "labelled")
     finally:
         call("DELETE", f"/api/v1/nodes/{node}")
+
+
+def test_greetings_follow_their_kind_and_end_with_it(control_plane: Cluster, namespace: str) -> None:
+    call = control_plane.api.call
+    one = f"/apis/example.com/v1/namespaces/{namespace}/greetings/all"
+    children = f"/api/v1/namespaces/{namespace}/configmaps"
+
+    def texts() -> dict[str, str]:
+        items = call("GET", children)["items"]
+        return {item["metadata"]["name"]: item["data"]["text"] for item in items if "text" in item["data"]}
+
+    def status() -> tuple[object, object]:
+        found = call("GET", one).get("status", {})
+        ready = [each["reason"] for each in found.get("conditions", ())]
+        return found.get("greeted"), ready
+
+    call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", yaml.safe_load(CRD.read_text()))
+    try:
+        with running(control_plane, namespace, "greetings.py", "--set", "controllers.greetings.word=Howdy"):
+            until(lambda: is_served(control_plane, one.removesuffix("/all")), "the kind is there")
+            greeting = {"apiVersion": "example.com/v1", "kind": "Greeting", "metadata": {"name": "all"}}
+            call("POST", one.removesuffix("/all"), greeting | {"spec": {"to": ["ann", "bob"]}})
+            until(lambda: texts() == {"all-ann": "Howdy, ann!", "all-bob": "Howdy, bob!"}, "all are greeted")
+            until(lambda: status() == (2, ["Greeted"]), "it is told")
+            call("DELETE", f"{children}/all-ann")
+            until(lambda: "all-ann" in texts(), "a child comes back")
+            call("PATCH", one, {"spec": {"to": ["ann", "nobody"]}})
+            until(lambda: status() == (2, ["Nobody"]) and "all-bob" not in texts(), "nobody can't be greeted")
+            call("DELETE", one)
+            until(lambda: not call("GET", one.removesuffix("/all"))["items"], "the finalizer let it go")
+    finally:
+        call("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/greetings.example.com")
+
+
+def is_served(cluster: Cluster, path: str) -> bool:
+    try:
+        cluster.api.call("GET", path)
+    except ApiError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize("page", ["README.md"])
