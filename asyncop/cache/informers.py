@@ -206,12 +206,11 @@ class Informer:
         )
 
     def _report_unreadable(self, delta: Delta) -> None:
-        if delta.new is None:
-            return
-        faults = [str(view) for view in delta.new.views if isinstance(view, DecodeError)]
-        if self._keep_raw and delta.new.raw is None and not faults:
-            faults.append(f"{self.scope.resource.kind}: it is nested too deep to be read")
-        for fault in faults:
+        """One line for each new reason, however often an unreadable object changes."""
+        known = self._faults(delta.old)
+        for fault in self._faults(delta.new):
+            if fault in known:
+                continue
             log.error(
                 "Object is unreadable",
                 resource=self.scope.resource.group_resource,
@@ -219,6 +218,15 @@ class Informer:
                 name=delta.request.name,
                 err=fault,
             )
+
+    def _faults(self, record: Record | None) -> list[str]:
+        """Why readers can't read a record."""
+        if record is None:
+            return []
+        faults = [str(view) for view in record.views if isinstance(view, DecodeError)]
+        if self._keep_raw and record.raw is None and not faults:
+            faults.append(f"{self.scope.resource.kind}: it is nested too deep to be read")
+        return faults
 
 
 class Informers:

@@ -34,6 +34,7 @@ class Agenda:
         self._metrics = QueueMetrics(controller)
         self.queue: WorkQueue[Request] = WorkQueue(metrics=self._metrics)
         self.is_active = False
+        self._is_ending = False
         self._given_up: dict[Request, Any] = {}
         self._changed_meanwhile: dict[Request, set[tuple[Request, str]]] = {}  # by running key: (object, version)
         self._departed: dict[Request, deque[Any]] = {}  # what is gone and not told of yet, oldest first
@@ -42,8 +43,10 @@ class Agenda:
     # -- the work begins and ends
 
     def begin(self, requests: Iterable[Request]) -> None:
-        """Queue every key, as backlog; from now on changes are taken."""
+        """Queue every key, as backlog, and take changes from now on; after `drain` nothing is taken any more."""
         self.is_active = True
+        if self._is_ending:
+            self.queue.shut_down()
         self._publish()
         for request in requests:
             self.queue.add(request, Priority.BACKLOG)
@@ -58,7 +61,8 @@ class Agenda:
         self._metrics.close()
 
     async def drain(self) -> None:
-        """Hand out nothing more and wait until the running keys are done. If cancelled, they go on."""
+        """Hand out nothing more, ever, and wait until the running keys are done. If cancelled, they go on."""
+        self._is_ending = True
         self.queue.shut_down()
         await self.queue.join()
 
