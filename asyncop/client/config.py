@@ -74,7 +74,7 @@ def in_cluster(service_account: Path) -> Connection:
         loader = InClusterConfigLoader(str(service_account / "token"), str(service_account / "ca.crt"))
         try:
             loader.load_and_set(configuration)
-        except (ConfigException, OSError) as error:
+        except (ConfigException, OSError, ValueError) as error:  # the last: bytes that are no text
             raise ConfigError(f"in-cluster configuration from {service_account}: {_one_line(error)}") from error
         return configuration
 
@@ -148,10 +148,22 @@ def _impersonation(context: Context) -> tuple[tuple[str, str], ...]:
     headers = [("Impersonate-User", str(user["as"]))]
     if user.get("as-uid"):
         headers.append(("Impersonate-Uid", str(user["as-uid"])))
-    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or ()]
-    for key, values in (user.get("as-user-extra") or {}).items():
-        headers += [(f"Impersonate-Extra-{key}", str(value)) for value in values]
+    headers += [("Impersonate-Group", group) for group in _texts(user.get("as-groups"), context, "as-groups")]
+    extra = user.get("as-user-extra") or {}
+    if not isinstance(extra, dict):
+        raise ConfigError(f"{context.source}: as-user-extra is not a mapping")
+    for key, values in extra.items():
+        headers += [(f"Impersonate-Extra-{key}", text) for text in _texts(values, context, "as-user-extra")]
     return tuple(headers)
+
+
+def _texts(values: Any, context: Context, what: str) -> list[str]:
+    """A list of texts that fit into headers; a single text would be taken apart letter by letter."""
+    if values is None:
+        return []
+    if not isinstance(values, list) or not all(isinstance(text, str) and text.isprintable() for text in values):
+        raise ConfigError(f"{context.source}: {what} is not a list of texts of one line")
+    return values
 
 
 def _kubeconfig_paths(kubeconfig: str | None, *, has_context: bool) -> tuple[Path, ...]:

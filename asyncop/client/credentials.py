@@ -25,7 +25,7 @@ class Credentials:
         open_door()
         from kubernetes_asyncio.config import ConfigException
 
-        self._faults = (OSError, ConfigException)
+        self._faults = (OSError, ConfigException, ValueError)  # the last: bytes that are no text
         self._connection = connection
         self._configuration: Any = connection.configuration
         self._renewing = asyncio.Lock()

@@ -12,6 +12,7 @@ import binascii
 import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is there
 
 _FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_HEADER_KEYS = frozenset({"token", "as", "as-uid"})
 _KINDS = ("contexts", "clusters", "users")
 _ANONYMOUS = "(nobody)"
 
@@ -101,10 +103,12 @@ class Kubeconfig:
         if cluster is None:
             raise ConfigError(f"kubeconfig {entry.path}: context {name!r} names no cluster")
         user = self._part(entry, name, "user")
-        namespace = entry.value.get("namespace")
+        namespace = entry.value.get("namespace") or "default"
+        if not isinstance(namespace, str):
+            raise ConfigError(f"kubeconfig {entry.path}: context {name!r}: namespace {namespace!r} is not a text")
         return Context(
             name,
-            namespace if isinstance(namespace, str) and namespace else "default",
+            namespace,
             entry.path,
             _checked(cluster, f"cluster {entry.value['cluster']!r}"),
             _checked(user, f"user {entry.value['user']!r}") if user else {},
@@ -114,6 +118,8 @@ class Kubeconfig:
         wanted = context.value.get(part)
         if not wanted:
             return None
+        if not isinstance(wanted, str):
+            raise ConfigError(f"kubeconfig {context.path}: context {name!r}: {part} is {_kind_of(wanted)}, not a name")
         entry = self._entries[part + "s"].get(wanted)
         if entry is None:
             raise ConfigError(f"kubeconfig {context.path}: context {name!r} names {part} {wanted!r}, which isn't there")
@@ -139,7 +145,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"kubeconfig {path} does not exist") from None
     except OSError as error:
         raise ConfigError(f"kubeconfig {path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # 2020-13-45 looks like a date
         raise ConfigError(f"kubeconfig {path} is not YAML: {_one_line(error)}") from None
     if content is None:  # kubectl takes an empty file as well
         return {}
@@ -172,7 +178,15 @@ def _checked(entry: _Entry, what: str) -> dict[str, Any]:
     if "tokenFile" in value:  # kubectl prefers the file, the loader the token
         value.pop("token", None)
     if what.startswith("cluster"):
-        _check_server(value.get("server"), where)
+        if "server" not in value:
+            raise ConfigError(f"{where} has no server")
+        _check_url(value["server"], f"{where}: server")
+        if "proxy-url" in value:
+            _check_url(value["proxy-url"], f"{where}: proxy-url")
+        if "tls-server-name" in value:
+            _check_host(value["tls-server-name"], f"{where}: tls-server-name")
+    for key in _HEADER_KEYS & value.keys():
+        _check_header(value[key], f"{where}: {key}")
     return value
 
 
@@ -190,11 +204,32 @@ def _existing(base: Path, name: Any, what: str) -> str:
     return str(path.absolute())
 
 
-def _check_server(server: Any, where: str) -> None:
-    if not isinstance(server, str) or not server:
-        raise ConfigError(f"{where} has no server")
-    if not server.startswith(("https://", "http://")):
-        raise ConfigError(f"{where}: server {server!r} does not begin with https:// or http://")
+def _check_url(url: Any, what: str) -> None:
+    if not isinstance(url, str) or not url.startswith(("https://", "http://")):
+        raise ConfigError(f"{what} {url!r} does not begin with https:// or http://")
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{what} {url!r} is not a URL: {error}") from None
+    if not host:
+        raise ConfigError(f"{what} {url!r} names no host")
+    _check_host(host, what)
+
+
+def _check_host(host: Any, what: str) -> None:
+    try:
+        is_name = isinstance(host, str) and host.isprintable() and " " not in host and bool(host.encode("idna"))
+    except UnicodeError:  # an empty or endless label
+        is_name = False
+    if not is_name:
+        raise ConfigError(f"{what}: {host!r} is not a host's name")
+
+
+def _check_header(text: Any, what: str) -> None:
+    """What goes into a header must fit into a line of it; the text itself may be a secret."""
+    if not isinstance(text, str) or not text.strip().isprintable():
+        raise ConfigError(f"{what} is not a text of one line")
 
 
 def _kind_of(value: Any) -> str:

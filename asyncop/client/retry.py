@@ -5,7 +5,7 @@
 | 429                                             | after Retry-After, 5x   | after Retry-After, 5x   |
 | 429 since a disruption budget refuses           | -                       | no: not soon over       |
 | no connection (refused, unreachable, DNS)       | 4x                      | 4x: nothing was sent    |
-| TLS: certificate, name, protocol                | no: won't change        | no                      |
+| TLS: certificate, name, protocol; unsendable    | no: won't change        | no                      |
 | connection broke, answer cut short              | 3x                      | no                      |
 | 500, 502, 503, 504                              | 3x                      | no                      |
 | anything else                                   | no                      | no                      |
@@ -33,7 +33,7 @@ class UnreachedError(TransportError):
 
 
 class UntrustedError(TransportError):
-    """TLS failed: trying again would fail alike."""
+    """TLS failed, or the request can't be sent as it is: trying again would fail alike."""
 
 
 class Retries:

@@ -128,12 +128,12 @@ class Transport:
         timeout: seconds for a call that names no limit of its own, all its retries included.
 
     Raises:
-        ConfigError: TLS files or the proxy can't be used.
+        ConfigError: the server's URL, TLS files or the proxy can't be used.
     """
 
     def __init__(self, connection: Connection, *, user_agent: str, timeout: float = TIMEOUT) -> None:
         self.connection, self.timeout = connection, timeout
-        self.host = URL(connection.server).authority
+        self.host = _authority(connection)
         """`HOST:PORT` as the server's URL has it; a label of the metrics."""
         self._user_agent = user_agent
         self._tls = tls_context(connection)
@@ -264,6 +264,8 @@ class Transport:
                 raise _failure(response, await response.read())
         except (aiohttp.ClientError, OSError) as error:
             raise self.translate(f"{method} {url.path}", error) from error
+        except ValueError as error:  # a token with a line break in it, a host that can't be one
+            raise UntrustedError(f"{method} {url.path} at {self.host} can't be sent: {error}") from error
         finally:
             rest_client.observe(method, self.host, code, now() - started)
 
@@ -328,6 +330,13 @@ def _drop(response: aiohttp.ClientResponse) -> None:
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
     response.close()
+
+
+def _authority(connection: Connection) -> str:
+    try:
+        return URL(connection.server).authority
+    except ValueError as error:
+        raise ConfigError(f"{connection.source}: server {connection.server!r} is not a URL: {error}") from error
 
 
 def _request_options(connection: Connection) -> dict[str, Any]:

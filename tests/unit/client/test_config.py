@@ -249,6 +249,33 @@ async def test_an_unknown_context_names_its_neighbour_and_the_others(tmp_path: P
         (kubeconfig(clusters=[]), "context 'blue' names cluster 'c', which isn't there"),
         (kubeconfig(users=[]), "context 'blue' names user 'u', which isn't there"),
         (kubeconfig(clusters=[{"name": "c", "cluster": {}}]), "cluster 'c' has no server"),
+        ("when: 2020-13-45", "is not YAML: month must be in 1..12"),
+        (kubeconfig(contexts=[{"name": "blue", "context": {"cluster": ["c"]}}]), "cluster is a list, not a name"),
+        (
+            kubeconfig(contexts=[{"name": "blue", "context": {"cluster": "c", "namespace": 5}}]),
+            "context 'blue': namespace 5 is not a text",
+        ),
+        *(
+            (kubeconfig(clusters=[{"name": "c", "cluster": {"server": "https://c.example", **cluster}}]), complaint)
+            for cluster, complaint in [
+                ({"server": "https://[::1"}, "server 'https://[::1' is not a URL: "),
+                ({"server": "https://c.example:99999"}, "server 'https://c.example:99999' is not a URL: "),
+                ({"server": "https://:6443"}, "server 'https://:6443' names no host"),
+                ({"server": "https://c..example"}, "server: 'c..example' is not a host's name"),
+                ({"proxy-url": "http://p..example"}, "proxy-url: 'p..example' is not a host's name"),
+                ({"tls-server-name": "a\0b"}, "tls-server-name: 'a\\x00b' is not a host's name"),
+                ({"tls-server-name": 5}, "tls-server-name: 5 is not a host's name"),
+            ]
+        ),
+        *(
+            (kubeconfig(users=[{"name": "u", "user": user}]), complaint)
+            for user, complaint in [
+                ({"token": "one\ntwo"}, "user 'u': token is not a text of one line"),
+                ({"as": "one\r\ntwo"}, "user 'u': as is not a text of one line"),
+                ({"as": "a", "as-groups": "abc"}, "as-groups is not a list of texts"),
+                ({"as": "a", "as-user-extra": [1]}, "as-user-extra is not a mapping"),
+            ]
+        ),
         (
             kubeconfig(clusters=[{"name": "c", "cluster": {"server": "c.example"}}]),
             "cluster 'c': server 'c.example' does not begin with https:// or http://",
@@ -325,6 +352,12 @@ async def test_a_new_token_is_read_on_reload(service_account: Path) -> None:
     written(service_account / "token", "t2")
     assert connection.reload is not None
     assert (await connection.reload()).api_key == {"BearerToken": "Bearer t2"}
+
+
+async def test_a_token_file_of_rubbish_is_told(service_account: Path) -> None:
+    (service_account / "token").write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=f"in-cluster configuration from {service_account}: "):
+        in_cluster(service_account)
 
 
 @pytest.mark.parametrize("name", ["token", "ca.crt"])

@@ -255,3 +255,30 @@ async def test_calls_go_through_the_proxy(server: Server) -> None:
     transport = Transport(connection_to("http://api.invalid:1", configuration=configuration), user_agent="test/1")
     assert await transport.request("GET", "/x") == b"by proxy"
     await transport.aclose()
+
+
+async def test_a_token_that_no_header_can_hold_is_told_and_not_a_crash(server: Server) -> None:
+    """A token file is read again while the process runs; whatever stands in it then must not end the process."""
+    tokens = Tokens("half\nof")
+    transport = Transport(connection_to(server.url, configuration=tokens.configuration()), user_agent="test/1")
+    try:
+        with pytest.raises(TransportError, match="can't be sent: ") as caught:
+            await transport.request("GET", "/x")
+    finally:
+        await transport.aclose()
+    assert "half" not in str(caught.value)
+    assert not server.received
+
+
+async def test_a_token_file_of_rubbish_leaves_the_old_token(server: Server) -> None:
+    async def read_again(configuration: Any) -> None:
+        b"\xff".decode()
+
+    configuration = Tokens("old").configuration()
+    configuration.refresh_api_key_hook = read_again
+    server.then(only("old"))
+    transport = Transport(connection_to(server.url, configuration=configuration), user_agent="test/1")
+    try:
+        assert await transport.request("GET", "/x") == b"in"
+    finally:
+        await transport.aclose()
