@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 
@@ -10,9 +11,10 @@ Labels = str | Mapping[str, object]
 
 _TERM = re.compile(
     r"""\s*(?:
-        (?P<absent>!)\s*(?P<absent_key>[^\s=!,()]+)
-      | (?P<key>[^\s=!,()]+)\s*(?:
-            (?P<op>==|=|!=)\s*(?P<value>[^\s,()]*)
+        (?P<absent>!)\s*(?P<absent_key>[^\s=!<>,()]+)
+      | (?P<key>[^\s=!<>,()]+)\s*(?:
+            (?P<op>==|=|!=)\s*(?P<value>[^\s=!<>,()]*)
+          | (?P<order>[<>])\s*(?P<bound>-?\d+)
           | (?P<set>in|notin)\s*\(\s*(?P<values>[^()]*)\)
         )?
     )\s*(?:,|$)""",
@@ -77,9 +79,17 @@ def _matcher(term: re.Match[str]) -> Matcher:
         return lambda labels: labels.get(key) != value
     if term["op"]:
         return lambda labels: labels.get(key) == value
+    if term["order"]:
+        bound = int(term["bound"])
+        compare = operator.gt if term["order"] == ">" else operator.lt
+        return lambda labels: _is_number(labels.get(key, "")) and compare(int(labels[key]), bound)
     if term["set"]:
         values = {part.strip() for part in term["values"].split(",")}
         if term["set"] == "in":
             return lambda labels: labels.get(key) in values
         return lambda labels: labels.get(key) not in values
     return lambda labels: key in labels
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()

@@ -148,13 +148,18 @@ def test_paths_are_those_of_the_api() -> None:
         ("!app", {"app": "x"}, False),
         ("!app,tier", {"tier": "x"}, True),
         ("", {"any": "thing"}, True),
+        ("size>3", {"size": "4"}, True),
+        ("size>3", {"size": "3"}, False),
+        ("size<3", {"size": "-1"}, True),
+        ("size<3", {"size": "small"}, False),
+        ("size<3", {}, False),
     ],
 )
 def test_selectors_match_as_the_server_does(selector: str, labels: dict[str, str], matches: bool) -> None:
     assert label_matcher(selector)(labels) is matches
 
 
-@pytest.mark.parametrize("selector", ["app in a, b", "=x", "a b", "app in (a", ",,"])
+@pytest.mark.parametrize("selector", ["app in a, b", "=x", "a b", "app in (a", ",,", "a=b=c", "a>x"])
 def test_what_is_no_selector_is_refused(selector: str) -> None:
     with pytest.raises(ValueError, match="not a label selector"):
         label_selector(selector)
