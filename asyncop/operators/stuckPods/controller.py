@@ -113,7 +113,7 @@ class StuckPods:
         if against is None:
             against = self._breaker(ctx)
         if against is None and self._options.mode == "report":
-            against = Refusal(Reason.REPORT_ONLY, f"node {node.metadata.name} is dead: mode delete would delete it")
+            against = Refusal(Reason.REPORT_ONLY, f"node {node.metadata.name} is dead; mode: delete would do it")
         if against is not None:
             return against
         async with self._deleting:

@@ -92,7 +92,7 @@ def _exclusion(pod: Pod, taints: tuple[Taint, ...], options: StuckPodsOptions) -
         return "it belongs to a DaemonSet: no other node would start it"
     if "*" not in options.owner_kinds and (owner is None or owner.kind not in options.owner_kinds):
         kind = f"a {owner.kind}" if owner else "no controller"
-        return f"its owner is {kind}; ownerKinds has {', '.join(options.owner_kinds)}"
+        return f"it belongs to {kind}; ownerKinds has {', '.join(options.owner_kinds)}"
     for taint in taints:
         if any(_tolerates_for_ever(toleration, taint) for toleration in pod.spec.tolerations):
             return f"it tolerates {taint.key} for ever: it is meant to stay"

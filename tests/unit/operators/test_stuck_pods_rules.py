@@ -145,6 +145,19 @@ def test_other_tolerations_do_not_exclude(toleration: Toleration) -> None:
     assert verdict(pod(toleration), node()) is None
 
 
+@pytest.mark.parametrize(
+    ("owner", "says"),
+    [
+        ("ReplicaSet", "it belongs to a ReplicaSet; ownerKinds has StatefulSet"),
+        (None, "it belongs to no controller; ownerKinds has StatefulSet"),
+    ],
+)
+def test_an_excluded_owner_is_told_beside_those_that_are_not(owner: str | None, says: str) -> None:
+    found = refusal(pod(owner=owner), node(), node().matching_taints(OPTIONS.taints), OPTIONS, NOW)
+    assert found is not None
+    assert found.message == says
+
+
 def test_star_takes_any_owner_and_any_taint_but_never_daemon_sets_and_mirror_pods() -> None:
     options = StuckPodsOptions(owner_kinds=("*",), taints=("*",))
     custom = node(key="example.com/maintenance")
