@@ -339,6 +339,11 @@ def test_notes_say_what_is_on_and_in_which_mode(helm: Helm) -> None:
     assert "stuckPods is on, mode delete" in notes(helm, ENABLED, DELETE)
 
 
+def test_notes_say_how_to_see_that_it_runs_and_what_it_decided(helm: Helm) -> None:
+    assert "kubectl rollout status -n default deployment/asyncop" in notes(helm, ENABLED)
+    assert "--sort-by=.metadata.creationTimestamp" in notes(helm, ENABLED)
+
+
 def test_notes_say_how_many_run_and_how_to_find_the_one_that_works(helm: Helm) -> None:
     assert "2 replicas run, one works and the others stand by" in notes(helm, ENABLED)
     assert "kubectl get lease asyncop" in notes(helm, ENABLED)
