@@ -15,8 +15,17 @@ _ADDRESS = "HOST:PORT, :PORT, port 0 for any free one, or 0 for off."
 @click.command("run", epilog=_EPILOG)
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @option("-m", "--module", "modules", envvar="MODULE", type=Several(), multiple=True, help="Load a module too.")
-@option("-b", "--builtin", "builtins", envvar="BUILTIN", type=Several(), multiple=True, help="A ready-made controller.")
-@option("-n", "--namespace", "namespaces", envvar="NAMESPACE", type=Several(), multiple=True, help="A namespace.")
+@option("-b", "--builtin", "builtins", envvar="BUILTIN", type=Several(), multiple=True,
+        help="A ready-made controller: stuckPods.")  # fmt: skip
+@option(
+    "-n",
+    "--namespace",
+    "namespaces",
+    envvar="NAMESPACE",
+    type=Several(),
+    multiple=True,
+    help="A namespace; repeatable.",
+)
 @option("-A", "--all-namespaces", "everywhere", envvar="ALL_NAMESPACES", is_flag=True, help="The whole cluster.")
 @option("--name", envvar="NAME", help="The operator's identity; by default the first FILE's or module's name.")
 @option("--config", envvar="CONFIG", metavar="FILE", help="The controllers' configuration, in YAML.")

@@ -137,6 +137,8 @@ def _chosen(users: Declarations, configs: Mapping[str, ControllerConfig], flags:
     for name, builtin in BUILTINS.items():
         if name in flags.builtins or configs[name].enabled:
             loader.merge(chosen, builtin.build(configs[name].options))
+        elif configs[name].enabled is None and configs[name].options != builtin.options():
+            log.warning(f"{name} is configured, but it doesn't run: add -b {name}, or enabled: true or false beside it")
     return chosen
 
 

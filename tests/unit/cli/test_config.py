@@ -269,6 +269,16 @@ def test_enabled_is_the_same_as_b(command, tmp_path) -> None:
     assert switched_off.code == 2
 
 
+@pytest.mark.parametrize(("flags", "warns"), [((), True), (("-b", "stuckPods"), False)])
+def test_a_ready_made_controller_that_is_configured_and_does_not_run_is_told(command, tmp_path, flags, warns) -> None:
+    off = ("--health-bind-address", "0", "--metrics-bind-address", "0", "--kubeconfig", "nowhere")
+    (tmp_path / "op.py").write_text("import asyncop\n@asyncop.reconciler('pods')\nasync def web(pod, ctx): ...\n")
+
+    ended = command("run", "-A", "op.py", "--set", "controllers.stuckPods.taintAge=3s", *flags, *off)
+
+    assert ("stuckPods is configured, but it doesn't run: add -b stuckPods" in ended.err + ended.out) == warns
+
+
 def test_what_a_few_aliases_blow_up_is_shown_short() -> None:
     value: Any = "ha"
     for _ in range(30):

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from asyncop.operators import BUILTINS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -51,6 +53,10 @@ def test_wrong_flags_are_told_in_one_line(command: Command, arguments: list[str]
 
     assert says in ended.line
     assert ended.code == 2
+
+
+def test_help_names_every_ready_made_controller(command: Command) -> None:
+    assert f"A ready-made controller: {', '.join(BUILTINS)}." in " ".join(command("run", "--help").out.split())
 
 
 @pytest.mark.parametrize(
