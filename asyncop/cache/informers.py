@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from asyncop.api.errors import ApiError, DecodeError
+from asyncop.api.errors import AsyncopError, DecodeError, GoneError, NotFoundError
 from asyncop.api.object import Object, is_metadata_only
 from asyncop.api.selectors import label_matcher
 from asyncop.cache.reflector import ByteStream, Reflector
@@ -69,13 +69,17 @@ class _Source:
         accept = _PARTIAL_LIST if self.is_metadata_only else _JSON
         return await self.client.list_page(self.scope.resource, self.namespace or "", self._params(params), accept)
 
-    def open_watch(
-        self, params: Mapping[str, str], *, timeout: float, idle: float
-    ) -> AbstractAsyncContextManager[ByteStream]:
+    def open_watch(self, params: Mapping[str, str], *, timeout: float) -> AbstractAsyncContextManager[ByteStream]:
         accept = _PARTIAL if self.is_metadata_only else _JSON
         return self.client.open_watch(
-            self.scope.resource, self.namespace or "", self._params(params), accept, timeout=timeout, idle=idle
+            self.scope.resource, self.namespace or "", self._params(params), accept, timeout=timeout, idle=None
         )
+
+    async def is_answered_by_api(self) -> bool:
+        try:
+            return b'"APIGroupList"' in await self.client.raw("GET", "/apis")
+        except AsyncopError:
+            return False
 
 
 @dataclass(slots=True)
@@ -92,8 +96,8 @@ class _ReflectorEvents:
         self.informer.metrics.event_seen()
         self.informer._recovered(self.namespace)
 
-    def on_failure(self, error: Exception, delay: float) -> None:
-        self.informer._failed(self.namespace, error, delay)
+    def on_failure(self, verb: str, error: Exception, delay: float) -> None:
+        self.informer._failed(self.namespace, verb, error, delay)
 
     def on_restart(self, reason: str) -> None:
         self.informer.metrics.restarted(reason)
@@ -115,6 +119,7 @@ class Informer:
     _classes: list[type[Object]] = field(default_factory=list)
     _keep_raw: bool = False
     _unsynced: set[str | None] = field(init=False)
+    _gone: set[str | None] = field(default_factory=set)
     _sync: asyncio.Event = field(default_factory=asyncio.Event)
     is_started: bool = False
 
@@ -193,17 +198,22 @@ class Informer:
             log.debug("Cache synced", resource=self.scope.resource.group_resource, objects=len(self.store))
 
     def _recovered(self, namespace: str | None) -> None:
+        self._gone.discard(namespace)
         if self.failures.pop(namespace, None):
             log.info("Recovered list and watch", resource=self.scope.resource.group_resource, namespace=namespace)
 
-    def _failed(self, namespace: str | None, error: Exception, delay: float) -> None:
+    def _failed(self, namespace: str | None, verb: str, error: Exception, delay: float) -> None:
+        """One line for each try, but only one for a kind that is gone: it may be so for ever."""
         resource = self.scope.resource.group_resource
-        self.failures[namespace] = f"{resource}{f' in {namespace}' if namespace else ''}: {error}"
-        expected = isinstance(error, ApiError) and error.status == 410
-        report = log.debug if expected else log.warning
-        report(
-            "Could not list or watch", resource=resource, namespace=namespace, err=str(error), retry_in=round(delay, 1)
-        )
+        is_known = isinstance(error, NotFoundError) and namespace in self._gone
+        if isinstance(error, NotFoundError):
+            self._gone.add(namespace)
+        else:
+            self._gone.discard(namespace)
+        self.failures[namespace] = f"{resource}{f' in {namespace}' if namespace else ''}: can't {verb}: {error}"
+        report = log.debug if is_known or isinstance(error, GoneError) else log.warning
+        what = {"resource": resource, "namespace": namespace, "verb": verb}
+        report("Could not list or watch", **what, err=str(error), retry_in=round(delay, 1))
 
     def _report_unreadable(self, delta: Delta) -> None:
         """One line for each new reason, however often an unreadable object changes."""

@@ -14,12 +14,16 @@ A state machine with one `step()`:
 | watch ends by itself within a second           | BackingOff, then the same                              |
 | 410, as status or as ERROR line                | BackingOff, then Listing from the start                |
 | resource version too large (504)               | BackingOff, then Listing, which asks for no version    |
-| refused, reset, silent, 401, 403, 404, 429, 5xx| BackingOff, then the same again (a list starts over)   |
+| the watch outlives the time it asked for       | BackingOff, then Watching: the server is lost          |
+| 404 of a watch: the kind is gone               | BackingOff, then Listing                               |
+| 404 of two lists in a row, and the API lives   | everything is removed; BackingOff, then Listing        |
+| refused, reset, 401, 403, 429, 5xx             | BackingOff, then the same again (a list starts over)   |
 | a page or line that isn't JSON                 | BackingOff, then Listing from the start                |
 
 Versions come from the list's own metadata and from the stream, never from list items. A list is consistent, paged, and
 each page is applied before the next is asked for: objects only go forward, so a list that breaks off half-way does no
-harm; only its knowledge of what is *missing* is thrown away.
+harm; only its knowledge of what is *missing* is thrown away. A server whose list is of an older version than was seen
+before has been restored from a backup: what it has counts, though it looks older than what is here.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from asyncop.aio.backoff import Backoff, BackoffPolicy
-from asyncop.api.errors import ApiError, AsyncopError, DecodeError, GoneError, TransportError
+from asyncop.api.errors import ApiError, AsyncopError, DecodeError, GoneError, NotFoundError, TransportError
 from asyncop.api.request import Request
 from asyncop.client.wire import Codec, LineSplitter
 
@@ -51,6 +55,7 @@ SILENCE_MARGIN = 30.0  # a stream that outlives its own timeout by this has lost
 BACKOFF = BackoffPolicy(initial=0.8, maximum=30.0, jitter=1.0)  # client-go's reflector
 BACKOFF_RESET = 120.0
 RETRY_AFTER_LIMIT = 300.0  # seconds; a proxy that asks for a day must not keep a cache stale for one
+MISSING_LISTS = 2  # 404s in a row, a backoff apart, that say a kind is gone
 SHORT_WATCH = 1.0  # a watch that ends sooner counts as a failure, or a broken proxy would make a busy loop
 
 
@@ -63,16 +68,18 @@ class ByteStream(Protocol):
 
 
 class ListWatch(Protocol):
-    """The two calls a reflector makes, for one resource and scope."""
+    """The calls a reflector makes, for one resource and scope."""
 
     async def list_page(self, params: Mapping[str, str]) -> bytes:
         """One page of the list."""
         ...
 
-    def open_watch(
-        self, params: Mapping[str, str], *, timeout: float, idle: float
-    ) -> AbstractAsyncContextManager[ByteStream]:
-        """A watch; `timeout` bounds the wait for its first answer, `idle` the silence, both in seconds."""
+    def open_watch(self, params: Mapping[str, str], *, timeout: float) -> AbstractAsyncContextManager[ByteStream]:
+        """A watch; `timeout` bounds the wait for its first answer, in seconds."""
+        ...
+
+    async def is_answered_by_api(self) -> bool:
+        """Whether it is an API server that answers, not something else before it that says 404 to everything."""
         ...
 
 
@@ -85,8 +92,8 @@ class ReflectorEvents(Protocol):
     def on_event(self) -> None:
         """The watch delivered something, if only a bookmark."""
 
-    def on_failure(self, error: Exception, delay: float) -> None:
-        """List or watch failed and is tried again in `delay` seconds."""
+    def on_failure(self, verb: str, error: Exception, delay: float) -> None:
+        """The `verb`, list or watch, failed; it is tried again in `delay` seconds."""
 
     def on_restart(self, reason: str) -> None:
         """A watch ended and is opened again, or everything is listed anew."""
@@ -127,6 +134,7 @@ class Reflector:
         self._source, self._writer, self._codec, self._events = source, writer, codec, events
         self._namespace = namespace
         self._backoff = Backoff(BACKOFF, reset_after=BACKOFF_RESET)
+        self._missing = 0  # lists in a row that said the kind isn't served
         self._has_synced = False  # what a later list finds is news that fell into a gap, not backlog
         self.state: State = Listing()
 
@@ -152,17 +160,33 @@ class Reflector:
             page = self._codec.decode_page(await self._source.list_page(params))
             _check_page(page, state.token)
         except AsyncopError as error:
+            await self._note_missing(error)
             return self._after_failure(error, Listing())
+        self._missing = 0
+        is_restored = self._writer.is_beyond(page.resource_version, self._namespace)
         for record in page.records:
             state.seen.add(Request(record.metadata.namespace, record.metadata.name))
-            self._writer.put(record, is_initial=not self._has_synced)
+            self._writer.put(record, is_initial=not self._has_synced, is_restored=is_restored)
         if page.continue_token:
             return Listing(page.continue_token, state.seen)
-        self._writer.retain(state.seen, self._namespace, page.resource_version)
+        self._writer.retain(state.seen, self._namespace, "" if is_restored else page.resource_version)
+        if is_restored:
+            self._writer.restarted(self._namespace)
         self._writer.reached(page.resource_version, self._namespace)
         self._has_synced = True
         self._events.on_synced()
         return Watching(page.resource_version)
+
+    async def _note_missing(self, error: AsyncopError) -> None:
+        """Remove everything once it is sure that the kind isn't served any more: its objects went with its definition.
+
+        One 404 may come from a server that is just starting, or from a load balancer that has none.
+        """
+        self._missing = self._missing + 1 if isinstance(error, NotFoundError) else 0
+        if self._missing == MISSING_LISTS and not await self._source.is_answered_by_api():
+            self._missing = 0
+        if self._missing == MISSING_LISTS:
+            self._writer.retain(set(), self._namespace, "")
 
     async def _watch(self, state: Watching) -> State:
         timeout = random.uniform(*WATCH_TIMEOUT)
@@ -177,11 +201,17 @@ class Reflector:
         started = loop.time()
         splitter = LineSplitter()
         try:
-            async with self._source.open_watch(params, timeout=SILENCE_MARGIN, idle=timeout + SILENCE_MARGIN) as stream:
+            async with (
+                asyncio.timeout(timeout + SILENCE_MARGIN),
+                self._source.open_watch(params, timeout=SILENCE_MARGIN) as stream,
+            ):
                 while chunk := await stream.chunk():
                     for line in splitter.feed(chunk):
                         version = self._apply(line)
                     self._events.on_event()
+        except TimeoutError:
+            lost = TransportError(f"the watch outlived the {timeout:.0f} s that it asked for: its server is lost")
+            return self._after_failure(lost, Watching(version))
         except AsyncopError as error:
             return self._after_failure(error, Watching(version))
         if loop.time() - started < SHORT_WATCH:
@@ -207,12 +237,11 @@ class Reflector:
         delay = self._backoff.next(now)
         if isinstance(error, ApiError) and error.retry_after:
             delay = max(delay, min(error.retry_after, RETRY_AFTER_LIMIT))
+        verb = "list" if isinstance(again, Listing) else "watch"
         if _needs_relist(error):
             again = Listing()
-            self._events.on_restart("decode" if isinstance(error, DecodeError) else "expired")
-        else:
-            self._events.on_restart(_restart_reason(error))
-        self._events.on_failure(error, delay)
+        self._events.on_restart(_restart_reason(error))
+        self._events.on_failure(verb, error, delay)
         return BackingOff(delay, again)
 
 
@@ -225,8 +254,8 @@ def _check_page(page: Page, asked: str) -> None:
 
 
 def _needs_relist(error: AsyncopError) -> bool:
-    """Whether the version we hold is of no more use: expired, beyond what the server knows, or met with rubbish."""
-    if isinstance(error, (GoneError, DecodeError)):
+    """Whether the version we hold is of no more use: expired, beyond what the server knows, of a kind that is gone."""
+    if isinstance(error, (GoneError, NotFoundError, DecodeError)):
         return True
     if not isinstance(error, ApiError):
         return False
@@ -234,4 +263,8 @@ def _needs_relist(error: AsyncopError) -> bool:
 
 
 def _restart_reason(error: AsyncopError) -> str:
+    if isinstance(error, DecodeError):
+        return "decode"
+    if isinstance(error, ApiError) and not isinstance(error, NotFoundError) and _needs_relist(error):
+        return "expired"
     return str(error.status) if isinstance(error, ApiError) else "transport"

@@ -168,6 +168,8 @@ class StoreWriter:
     The answer of a write enters at once, so that whoever wrote reads it back. The watch brings the same version later,
     which then is no news. What the watch brings in between was somebody else's change, on top of which the write was
     made: its content is here already, but it still has to wake whoever listens.
+
+    Only a server that was restored from a backup makes versions go back; `is_beyond` tells.
     """
 
     def __init__(self, store: Store, keeps: Callable[[Record], bool] | None = None) -> None:
@@ -175,8 +177,11 @@ class StoreWriter:
         self._seen: dict[str, int] = {}  # by namespace ("": cluster), the last version of a list or watch
         self._written: dict[Request, set[str]] = {}  # versions that came as answers, until the watch has passed them
 
-    def put(self, record: Record, *, is_initial: bool = False) -> None:
-        """Enter an object as list or watch has it; an older version than the one here is ignored."""
+    def put(self, record: Record, *, is_initial: bool = False, is_restored: bool = False) -> None:
+        """Enter an object as list or watch has it; an older version than the one here is ignored.
+
+        Unless `is_restored`: then what the server has is entered, however old it looks.
+        """
         metadata = record.metadata
         request = Request(metadata.namespace, metadata.name)
         old = self._store.get(request)
@@ -185,7 +190,7 @@ class StoreWriter:
             if old.metadata.uid != metadata.uid:
                 self._store.apply(Delta(request, old, None, is_initial))
                 old = None
-            elif not _is_newer(metadata.resource_version, old.metadata.resource_version):
+            elif not (is_restored or _is_newer(metadata.resource_version, old.metadata.resource_version)):
                 if not is_own and request in self._written:
                     self._store.apply(Delta(request, old, old, is_forced=True))
                 return
@@ -243,6 +248,14 @@ class StoreWriter:
         """List or watch of a scope has come to `version`: answers of older writes are history from now on."""
         if version.isdecimal():
             self._seen[namespace or ""] = max(int(version), self._seen.get(namespace or "", 0))
+
+    def is_beyond(self, version: str, namespace: str | None) -> bool:
+        """Whether list or watch of a scope had come further than `version`, that of a fresh list."""
+        return version.isdecimal() and int(version) < self._seen.get(namespace or "", 0)
+
+    def restarted(self, namespace: str | None) -> None:
+        """Forget how far list and watch of a scope had come: the server was restored."""
+        self._seen.pop(namespace or "", None)
 
     def _is_own(self, request: Request, version: str) -> bool:
         """Whether this version came as the answer of a write before; forgets those that the watch has passed."""

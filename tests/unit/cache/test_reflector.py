@@ -55,6 +55,10 @@ class Script:
     def __init__(self, *answers: Answer | list[bytes | AsyncopError] | tuple[bytes, ...]) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, str]] = []
+        self.is_api = True
+
+    async def is_answered_by_api(self) -> bool:
+        return self.is_api
 
     async def list_page(self, params: Mapping[str, str]) -> bytes:
         self.asked.append({"list": "1", **params})
@@ -65,7 +69,7 @@ class Script:
         return answer
 
     @contextlib.asynccontextmanager
-    async def open_watch(self, params: Mapping[str, str], *, timeout: float, idle: float) -> AsyncIterator[Any]:
+    async def open_watch(self, params: Mapping[str, str], *, timeout: float) -> AsyncIterator[Any]:
         self.asked.append(dict(params))
         answer = self.answers.pop(0)
         if isinstance(answer, AsyncopError):
@@ -98,8 +102,8 @@ class Observed:
     def on_event(self) -> None:
         pass
 
-    def on_failure(self, error: Exception, delay: float) -> None:
-        self.failures.append(str(error))
+    def on_failure(self, verb: str, error: Exception, delay: float) -> None:
+        self.failures.append(f"{verb}: {error}")
 
     def on_restart(self, reason: str) -> None:
         self.restarts.append(reason)
@@ -181,7 +185,7 @@ async def test_a_version_the_server_does_not_know_yet_is_forgotten(error: Asynco
     assert world.script.asked[-1]["resourceVersion"] == "10"
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 async def test_a_refused_watch_is_opened_again_from_the_same_version_after_a_pause(status: int) -> None:
     world = Setup(page(100), api_error(status), [])
     await world.play()
@@ -189,11 +193,47 @@ async def test_a_refused_watch_is_opened_again_from_the_same_version_after_a_pau
     assert world.events.restarts[0] == str(status)
 
 
+async def test_a_kind_that_two_lists_could_not_find_has_no_objects_any_more() -> None:
+    missing = api_error(404, "NotFound", "the server could not find the requested resource")
+    world = Setup(page(100, obj("a", 1)), missing, missing, missing, page(200, obj("a", 150, uid="other")), [])
+    for known in (*[{"a"}] * 5, set()):  # list, watch and pause, list and pause, list
+        await world.reflector.step()
+        assert world.names() == known
+    assert "list" in world.script.asked[-1]
+    await world.play()
+    assert world.names() == {"a"}
+    assert world.events.restarts[0] == "404"
+
+
+async def test_a_404_that_does_not_come_from_an_api_server_changes_nothing() -> None:
+    world = Setup(page(100, obj("a", 1)), *[api_error(404)] * 5, page(100, obj("a", 1)), [])
+    world.script.is_api = False
+    await world.play()
+    assert world.deltas == [("put", "a")]
+
+
+async def test_a_server_restored_from_a_backup_counts_though_its_versions_are_older() -> None:
+    world = Setup(page(300, obj("a", 290), obj("b", 295)), TOO_LARGE, page(200, obj("a", 150)), [])
+    await world.play()
+    assert [(request.name, record.metadata.resource_version) for request, record in world.store.items()] == [
+        ("a", "150")
+    ]
+
+
+async def test_a_watch_that_outlives_the_time_it_asked_for_is_left() -> None:
+    bookmark = line("BOOKMARK", {"metadata": {"resourceVersion": "101"}})
+    world = Setup(page(100), [bookmark] * 1000, [])
+    started = asyncio.get_running_loop().time()
+    await world.play()
+    assert 300 < asyncio.get_running_loop().time() - started < 640
+    assert world.script.asked[-1]["resourceVersion"] == "101"
+
+
 async def test_a_list_that_fails_keeps_the_old_store_and_starts_over() -> None:
     world = Setup(page(100, obj("a", 1)), GONE, TransportError("reset"), page(120, obj("a", 1)), [])
     await world.play()
     assert world.names() == {"a"}
-    assert world.events.failures == [str(GONE), "reset"]
+    assert world.events.failures == [f"watch: {GONE}", "list: reset"]
 
 
 async def test_pauses_grow_and_never_turn_into_a_busy_loop() -> None:
@@ -274,7 +314,7 @@ async def test_an_answer_that_is_no_list_never_empties_the_store(rubbish: bytes)
     world = Setup(page(5, obj("a", 1)), GONE, rubbish)
     await world.play()
     assert world.names() == {"a"}
-    assert world.events.failures[-1] == "the server's list has no resourceVersion"
+    assert world.events.failures[-1] == "list: the server's list has no resourceVersion"
 
 
 async def test_a_list_that_never_ends_is_given_up_and_begun_anew() -> None:
@@ -304,5 +344,5 @@ async def test_a_line_without_name_or_version_leads_to_a_new_list(rubbish: bytes
 async def test_a_watch_that_ends_at_once_is_told_as_a_failure() -> None:
     world = Setup(page(5), (), ())
     await world.play()
-    assert world.events.failures == ["the watch ended as soon as it had begun"] * 2
+    assert world.events.failures == ["watch: the watch ended as soon as it had begun"] * 2
     assert isinstance(world.reflector.state, BackingOff)
