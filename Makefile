@@ -43,7 +43,7 @@ unit: venv ## Fast tests without a cluster
 	$(BIN)/pytest tests/unit tests/examples -m "not control_plane and not cluster"
 
 contract: venv ## Tests against a real etcd and kube-apiserver
-	$(BIN)/pytest tests/contract tests/cases
+	$(BIN)/pytest tests/contract tests/cases tests/examples
 
 helm: venv ## Tests of the chart
 	$(BIN)/pytest tests/helm
