@@ -63,10 +63,10 @@ async def changes(load: Load, count: int, watch: Watch) -> None:
 
 
 def restart_api(cluster: Cluster, compacts: bool, watch: Watch) -> None:
-    cluster.control_plane.kill_api()
+    cluster.control_plane.kill()
     if compacts:
         cluster.control_plane.compact()
-    cluster.control_plane.start_api_again()
+    cluster.control_plane.start_again()
     watch.note("the API server is back")
 
 

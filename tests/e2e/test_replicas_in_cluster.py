@@ -102,13 +102,13 @@ def test_while_the_api_server_is_away_nobody_restarts_and_both_stay_ready(
     before = {name_of(pod): (container_id(pod), restarts(pod)) for pod in pods}
     watch = Watch()
 
-    plane.kill_api()
+    plane.kill()
     watch.note("the API server is away")
     ends = time.monotonic() + OUTAGE
     while time.monotonic() < ends:
         assert [name_of(pod) for pod in pods if not twins.answers_ready(pod)] == []
         time.sleep(0.5)
-    plane.start_api_again()
+    plane.start_again()
     back = time.time()
     watch.note("it is back")
 

@@ -58,7 +58,7 @@ class ControlPlane:
         self.pki = Pki(state_dir / "pki")
         self.kubeconfig = state_dir / "kubeconfig"
         self.audit_log = state_dir / "audit.log"
-        self._api_command = state_dir / "kube-apiserver.json"
+        self._commands = state_dir / "commands"
         self.etcd = Process(state_dir, "etcd")
         self.apiserver = Process(state_dir, "kube-apiserver")
         self.controller_manager = Process(state_dir, "kube-controller-manager")
@@ -129,15 +129,18 @@ class ControlPlane:
             arguments += ["--endpoint-reconciler-type=none", "--disable-admission-plugins=ServiceAccount"]
         if audit:
             arguments += self._audit_arguments()
-        self._api_command.write_text(json.dumps([str(self._binaries / "kube-apiserver"), *arguments]))
-        self._run_api()
+        self._run(self.apiserver, *arguments)
+        self._wait_ready()
 
-    def kill_api(self) -> None:
-        """`kill -9` of kube-apiserver; everybody else goes on. Safe to repeat."""
-        self.apiserver.stop(grace=0)
+    def kill(self) -> None:
+        """`kill -9` of everything but etcd, as when the machine of these is switched off. Safe to repeat."""
+        for process in (self.controller_manager, self.scheduler, self.apiserver):
+            process.stop(grace=0)
 
-    def start_api_again(self) -> None:
-        """Start kube-apiserver as it was started before, on the same port, and return when it says it is ready.
+    def start_again(self) -> None:
+        """Start what was killed as it was started before, on the same port, and return when the API server is ready.
+
+        Controllers that had only lost their API server would ask for it again up to a minute later.
 
         Raises:
             TestbedError: it ended or was not ready in time; the end of its log is in the message.
@@ -148,27 +151,37 @@ class ControlPlane:
             # A client that asks for a port where nobody listens may be given that very one for its own side.
             wait_until(lambda: _is_free(address), _START_TIMEOUT)
             try:
-                self._run_api()
+                self.apiserver.start(*self._command(self.apiserver))
+                self._wait_ready()
                 break
             except TestbedError as error:
                 if "address already in use" not in str(error) or attempt == _ATTEMPTS:
                     raise
-
-    def _run_api(self) -> None:
-        self.apiserver.start(*self._words_of_api())
-        self._wait_ready()
+        for process in (self.controller_manager, self.scheduler):
+            if self._command(process):
+                process.start(*self._command(process))
 
     def compact(self) -> None:
         """Make etcd forget every version but the newest of each object.
 
         kube-apiserver does so every five minutes, up to what is five minutes old; its watch cache remembers more.
         """
-        (etcd,) = [word.partition("=")[2] for word in self._words_of_api() if word.startswith("--etcd-servers=")]
+        words = self._command(self.apiserver)
+        (etcd,) = [word.partition("=")[2] for word in words if word.startswith("--etcd-servers=")]
         revision = _ask(etcd, "/v3/kv/range", {"key": "AA=="})["header"]["revision"]
         _ask(etcd, "/v3/kv/compaction", {"revision": revision, "physical": True})
 
-    def _words_of_api(self) -> list[str]:
-        words: list[str] = json.loads(self._api_command.read_text())
+    def _run(self, process: Process, *arguments: str) -> None:
+        """Start a program of Kubernetes and remember how."""
+        words = [str(self._binaries / process.name), *arguments]
+        self._commands.mkdir(exist_ok=True)
+        (self._commands / process.name).write_text(json.dumps(words))
+        process.start(*words)
+
+    def _command(self, process: Process) -> list[str]:
+        """How it was started; nothing if it wasn't."""
+        recorded = self._commands / process.name
+        words: list[str] = json.loads(recorded.read_text()) if recorded.exists() else []
         return words
 
     def _api_arguments(self) -> list[str]:
@@ -223,8 +236,8 @@ class ControlPlane:
             configs[name] = self._state_dir / f"{name}.kubeconfig"
             pki.write_kubeconfig(configs[name], name, self.server)
         common = ("--leader-elect=false", "--secure-port=0")
-        self.controller_manager.start(
-            self._binaries / "kube-controller-manager",
+        self._run(
+            self.controller_manager,
             f"--kubeconfig={configs['controller-manager']}",
             "--use-service-account-credentials",
             f"--service-account-private-key-file={pki.service_account_key}",
@@ -233,7 +246,7 @@ class ControlPlane:
             f"--node-monitor-period={timings.monitor_period}s",
             *common,
         )
-        self.scheduler.start(self._binaries / "kube-scheduler", f"--kubeconfig={configs['scheduler']}", *common)
+        self._run(self.scheduler, f"--kubeconfig={configs['scheduler']}", *common)
 
 
 def _ask(etcd: str, path: str, body: Json) -> Json:
