@@ -197,7 +197,11 @@ class Operation:
     async def _user_task(self, task: Task[Any]) -> None:
         function: Callable[..., Awaitable[None]] = task.function
         takes_client = bool(inspect.signature(function).parameters)
-        await (function(self._client) if takes_client else function())
+        try:
+            await (function(self._client) if takes_client else function())
+        except Exception:
+            log.critical("Task failed, so the operator stops", task=task.name)
+            raise
 
 
 def _spawn(group: asyncio.TaskGroup, name: str, work: Callable[[], Awaitable[None]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("asyncop.manager")
 
+ECHO = 0.2  # seconds; a wrapper that signals both the process and its group means it once
+
 
 class StopSignal:
     """Set by the first signal or by a call."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
-        self._received = False
+        self._received_at: float | None = None
 
     def set(self) -> None:
         """Ask for the end."""
@@ -51,10 +54,13 @@ class StopSignal:
                 loop.remove_signal_handler(number)
 
     def _receive(self, number: signal.Signals) -> None:
-        if not self._received:
-            self._received = True
+        now = time.monotonic()
+        if self._received_at is None:
+            self._received_at = now
             log.info("Received signal", signal=number.name)
             self.set()
+            return
+        if now - self._received_at < ECHO:
             return
         log.warning("Received a second signal: ending at once", signal=number.name)
         end_at_once(128 + number)
