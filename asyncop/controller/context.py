@@ -201,7 +201,10 @@ class Context(MapContext):
         return await apply_child(self.client, services.stores, owner, child, applied)
 
     def status(self, **fields: Any) -> None:
-        """Stage status fields by their Python names; written after the run, also if it raises, if they differ."""
+        """Stage status fields by their Python names; written after the run, also if it raises, if they differ.
+
+        By nothing but the order of lists, or a `lastHeartbeat`, `lastHeartbeatTime` or `lastProbeTime`, they don't.
+        """
         self.staged = self.staged or StagedStatus()
         self.staged.set_fields({name: without_none(to_wire(value)) for name, value in fields.items()})
 

@@ -2,6 +2,9 @@
 
 Only what differs is written: equal conditions keep their lastTransitionTime, the order of conditions doesn't matter,
 and those of others are left as they are. The rules for conditions are those of the API conventions (metav1.Condition).
+
+A status that differs from what is there by nothing but the order of its lists, or by the times at which somebody last
+looked, says nothing new. Written all the same it would wake whoever watches it, who writes theirs, without end.
 """
 
 from __future__ import annotations
@@ -9,10 +12,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from asyncop.api.names import wire_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+_BEATS = frozenset({"lastHeartbeat", "lastHeartbeatTime", "lastProbeTime"})
+"""Times of looking, by their names in Kubernetes' own kinds; of no interest while what was seen is the same."""
+
+_CONDITION_TIMES = _BEATS | {"lastTransitionTime", "lastUpdateTime"}
 
 
 @dataclass(slots=True)
@@ -41,6 +51,8 @@ class StagedStatus:
         conditions = self._merged(present.get("conditions") or [], generation, now)
         if conditions is not None:
             changed["conditions"] = conditions
+        elif changed and all(_is_no_news(name, present.get(name), value) for name, value in changed.items()):
+            return {}
         return changed
 
     def _merged(self, present: list[dict[str, Any]], generation: int, now: str) -> list[dict[str, Any]] | None:
@@ -59,3 +71,20 @@ def _updated(present: dict[str, Any], staged: dict[str, str], generation: int, n
     transition = present.get("lastTransitionTime") if same_status else None
     observed = {"observedGeneration": generation} if generation else {}
     return {**present, **staged, **observed, "lastTransitionTime": transition or now}
+
+
+def _is_no_news(name: str, present: Any, staged: Any) -> bool:
+    """Whether a field that differs still says the same."""
+    if present is None or staged is None:
+        return False
+    return name in _BEATS or _essence(present) == _essence(staged)
+
+
+def _essence(value: Any) -> Any:
+    """What a value says, whatever the order of its lists and the time of looking."""
+    if isinstance(value, dict):
+        beats = _CONDITION_TIMES if "type" in value and "status" in value else _BEATS
+        return {key: _essence(member) for key, member in value.items() if key not in beats}
+    if isinstance(value, list | tuple):
+        return sorted(msgspec.json.encode(_essence(member), order="sorted") for member in value)
+    return value

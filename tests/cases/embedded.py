@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MERGE = "application/merge-patch+json"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TICK = 2.0**-20
+"""Of virtual time: sums of it have no rounding errors, so a time that is due has come and not nearly come."""
+
 PATIENCE = 15.0
 """Real seconds that a case waits for what is sure to come, however much virtual time passes."""
 

@@ -13,12 +13,12 @@ from structlog.testing import capture_logs
 
 import asyncop
 from asyncop import metrics
-from tests.cases.embedded import Asked, World, embedded, refused, until
+from tests.cases.embedded import TICK, Asked, World, embedded, refused, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.asyncio, pytest.mark.looptime]
+pytestmark = [pytest.mark.asyncio, pytest.mark.looptime(resolution=TICK)]
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from asyncop.controller.status import StagedStatus
 
 THEN, NOW = "2026-01-01T00:00:00Z", "2026-12-01T00:00:00Z"
@@ -60,3 +62,41 @@ def test_the_last_condition_of_a_type_counts() -> None:
     run.set_condition("Ready", "True", "Done", "")
     [made] = run.patch({}, 0, NOW)["conditions"]
     assert (made["status"], made["reason"]) == ("True", "Done")
+
+
+@pytest.mark.parametrize(
+    ("present", "now"),
+    [
+        ({"lastHeartbeat": THEN}, {"lastHeartbeat": NOW}),
+        ({"members": ["a", "b", "a"]}, {"members": ["a", "a", "b"]}),
+        ({"members": [{"n": 1, "of": [1, 2]}, {"n": 2}]}, {"members": [{"n": 2}, {"of": [2, 1], "n": 1}]}),
+        ({"node": {"lastProbeTime": THEN, "up": True}}, {"node": {"lastProbeTime": NOW, "up": True}}),
+        (
+            {"conditions": [condition("A", "True"), condition("B", "True")]},
+            {"conditions": [condition("B", "True", lastTransitionTime=NOW), condition("A", "True")]},
+        ),
+    ],
+)
+def test_order_and_times_of_looking_are_no_reason_to_write(present: dict[str, Any], now: dict[str, Any]) -> None:
+    run = StagedStatus()
+    run.set_fields({"phase": "Ready", **now})
+    assert run.patch({"phase": "Ready", **present}, 0, NOW) == {}
+    run.set_fields({"phase": "Gone"})
+    assert run.patch({"phase": "Ready", **present}, 0, NOW) == {"phase": "Gone", **now}, "written with what is written"
+
+
+@pytest.mark.parametrize(
+    ("present", "now"),
+    [
+        ({}, {"lastHeartbeat": NOW}),
+        ({"lastBackupTime": THEN}, {"lastBackupTime": NOW}),
+        ({"members": ["a", "b"]}, {"members": ["a", "a", "b"]}),
+        ({"members": ["a"]}, {"members": None}),
+        ({"conditions": [condition("A", "True")]}, {"conditions": [condition("A", "False")]}),
+        ({"numbers": [1, 2]}, {"numbers": ["1", "2"]}),
+    ],
+)
+def test_whatever_else_differs_is_written(present: dict[str, Any], now: dict[str, Any]) -> None:
+    run = StagedStatus()
+    run.set_fields(now)
+    assert run.patch(present, 0, NOW) == now
