@@ -40,17 +40,20 @@ if TYPE_CHECKING:
     )
     from asyncop.api.object import Object
     from asyncop.api.request import Request, Result
+    from asyncop.api.selectors import label_matcher
     from asyncop.api.struct import Struct, field
     from asyncop.api.untyped import UntypedObject
     from asyncop.cache.view import StoreView
     from asyncop.client import Client, connect
     from asyncop.controller import (
         Context,
+        Declarations,
         MapContext,
         Predicate,
         Reconciler,
         Task,
         annotations_changed,
+        collecting,
         generation_changed,
         labels_changed,
         owns,
@@ -95,17 +98,20 @@ _MODULES = {
     ),
     "asyncop.api.object": ("Object",),
     "asyncop.api.request": ("Request", "Result"),
+    "asyncop.api.selectors": ("label_matcher",),
     "asyncop.api.struct": ("Struct", "field"),
     "asyncop.api.untyped": ("UntypedObject",),
     "asyncop.cache.view": ("StoreView",),
     "asyncop.client": ("Client", "connect"),
     "asyncop.controller": (
         "Context",
+        "Declarations",
         "MapContext",
         "Predicate",
         "Reconciler",
         "Task",
         "annotations_changed",
+        "collecting",
         "generation_changed",
         "labels_changed",
         "owns",
@@ -127,6 +133,7 @@ __all__ = [
     "ConfigError",
     "ConflictError",
     "Context",
+    "Declarations",
     "DecodeError",
     "Duration",
     "ForbiddenError",
@@ -161,9 +168,11 @@ __all__ = [
     "UntypedObject",
     "__version__",
     "annotations_changed",
+    "collecting",
     "connect",
     "field",
     "generation_changed",
+    "label_matcher",
     "labels_changed",
     "owns",
     "read",

@@ -48,13 +48,13 @@ def field_selector(fields: str | Mapping[str, str] | None) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(fields.items()))
 
 
-def label_matcher(selector: str) -> Matcher:
-    """A function that tells whether labels match, as the server would.
+def label_matcher(selector: Labels) -> Matcher:
+    """A function that tells whether labels match a selector (a text or a mapping), as the server would.
 
     Raises:
         ValueError: the text isn't a selector.
     """
-    terms = [_matcher(term) for term in _terms(selector)]
+    terms = [_matcher(term) for term in _terms(label_selector(selector))]
     return lambda labels: all(term(labels) for term in terms)
 
 

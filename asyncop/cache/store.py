@@ -10,6 +10,7 @@ one's end, then the new one's appearance.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,6 +93,8 @@ class Store:
         self._raw_bytes = 0
         self._indexes: dict[tuple[str, IndexFunction, Project], _Index] = {}
         self._subscribers: list[Subscriber] = []
+        self.heard_at = float("-inf")
+        """Monotonic time of the last list, watch line or bookmark."""
 
     @classmethod
     def create(cls, keeps: Callable[[Record], bool] | None = None) -> tuple[Store, StoreWriter]:
@@ -246,6 +249,7 @@ class StoreWriter:
 
     def reached(self, version: str, namespace: str | None) -> None:
         """List or watch of a scope has come to `version`: answers of older writes are history from now on."""
+        self._store.heard_at = time.monotonic()
         if version.isdecimal():
             self._seen[namespace or ""] = max(int(version), self._seen.get(namespace or "", 0))
 

@@ -5,6 +5,7 @@ Reads don't await and don't copy. Typed objects are the stored ones (frozen); un
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -123,6 +124,10 @@ class StoreView(Generic[ViewT]):
     def subscribe(self, subscriber: Subscriber) -> None:
         """See `Store.subscribe`."""
         self._store.subscribe(subscriber)
+
+    def age(self) -> float:
+        """Seconds since the server was last heard of: a change, a bookmark (each minute or so) or a list."""
+        return time.monotonic() - self._store.heard_at
 
     def knows(self, request: Request) -> bool:
         """Whether the object is cached, readable or not."""

@@ -93,6 +93,7 @@ def _manager(ctx: click.Context, flags: Flags, election: LeaderElectionOptions |
             health_address=flags.health_address,
             metrics_address=flags.metrics_address,
             leader_election=election,
+            owns_process=True,
         ),
         controller_options=_controller_options(chosen, configs),
     )

@@ -201,10 +201,7 @@ def _read_header(item: msgspec.Raw) -> _HeaderMeta:
 
 
 class Codec:
-    """Decodes pages and watch lines of one resource into Records for a fixed set of readers.
-
-    `on_unreadable` is called with the metadata and the error of each object that doesn't fit; it must not raise.
-    """
+    """Decodes pages and watch lines of one resource into Records for a fixed set of readers."""
 
     def __init__(self, classes: tuple[type[Object], ...], *, keep_raw: bool) -> None:
         self._classes, self._keep_raw = classes, keep_raw
@@ -299,7 +296,7 @@ class Codec:
         raw = _without_managed_fields(item, header.managed_fields) if self._keep_raw else None
         _set(header, "managed_fields", _NOTHING)  # it would pin the whole page
         self._share(header)
-        return Record(header, tuple(self._view(cls, item) for cls in self._classes), raw)
+        return Record(header, tuple(self._view(cls, item, header) for cls in self._classes), raw)
 
     def _cut_short(self, item: msgspec.Raw) -> Record:
         """The record of something out of bytes that were made shallow; unreadable if it is what was too deep."""
@@ -309,12 +306,12 @@ class Codec:
         error = DecodeError("it is nested too deep to be read")
         return Record(record.metadata, tuple(error for _ in self._classes), None)
 
-    def _view(self, cls: type[Object], item: msgspec.Raw) -> Object | DecodeError:
+    def _view(self, cls: type[Object], item: msgspec.Raw, metadata: ObjectMeta) -> Object | DecodeError:
         try:
             view = decode_object(cls, item)
         except DecodeError as error:
             return error
-        self._share(view.metadata)
+        _set(view, "metadata", metadata)  # one for all views of the object
         return view
 
     def _share(self, metadata: ObjectMeta) -> None:

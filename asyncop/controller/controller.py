@@ -20,6 +20,7 @@ from asyncop.controller.context import Context, Services, regarding_of
 from asyncop.controller.finalizer import Finalizers, finalizer_name
 from asyncop.controller.reconcile import Failed, FailedPermanently, FailedTemporarily, LeadLost, Outcome, Succeeded
 from asyncop.controller.runner import Runner
+from asyncop.controller.trigger import PAUSED
 from asyncop.controller.wiring import Triggers, Wiring
 from asyncop.metrics.controller import ControllerMetrics
 from asyncop.workqueue.queue import QueueShutDownError
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("asyncop.controller")
 
-PAUSED = "asyncop.dev/paused"
 SLICE = 0.01  # seconds that one worker may run without letting the loop breathe; probes and watches share it
 RESYNC_STEPS = 600
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from asyncop.cache.view import StoreView
     from asyncop.controller.predicate import PredicateFunction
 
+PAUSED = "asyncop.dev/paused"
 Enqueue = Callable[[Request, Delta], None]
 
 _metadata_content = attrgetter(*(name for name in fields_of(ObjectMeta) if name != "resource_version"))
@@ -78,7 +79,7 @@ def primary(lens: Lens, predicates: tuple[PredicateFunction, ...], enqueue: Enqu
 
     def subscriber(delta: Delta) -> None:
         seen = lens.see(delta)
-        if delta.new is None or (seen is not None and _pass(predicates, *seen)):
+        if delta.new is None or (seen is not None and (_pass(predicates, *seen) or _resumed(*seen))):
             enqueue(delta.request, delta)
 
     return subscriber
@@ -115,6 +116,13 @@ def owner(lens: Lens, predicates: tuple[PredicateFunction, ...], of: Resource, e
 
 def _pass(predicates: tuple[PredicateFunction, ...], new: Any, old: Any) -> bool:
     return new is None or all(predicate(new, old) for predicate in predicates)
+
+
+def _resumed(new: Any, old: Any) -> bool:
+    """A pause was set or lifted: no predicate may hide that, or what was held back would stay so."""
+    if new is None or old is None:
+        return False
+    return bool(new.metadata.annotations.get(PAUSED) != old.metadata.annotations.get(PAUSED))
 
 
 def _owner_name(obj: Any, of: Resource) -> str | None:

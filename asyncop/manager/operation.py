@@ -57,6 +57,7 @@ class Operation:
         self._elector = LeaderElector(client, election) if election else None
         self._client = client.gated(self._elector.gate) if self._elector else client
         self._ungated, self._namespaces = client, options.namespaces
+        self._owns_process = options.owns_process
         self._recorder = Recorder(self._client, options.name)
         self._informers = Informers(client)
         self._tasks = list(tasks)
@@ -93,7 +94,8 @@ class Operation:
                     if not task.leader:
                         group.create_task(self._user_task(task), name=f"task {task.name}")
                 _spawn(group, "lead", self._lead if self._elector is None else partial(self._campaign, self._elector))
-                group.create_task(self._freeze_caches(), name="freeze caches")
+                if self._owns_process:
+                    group.create_task(self._freeze_caches(), name="freeze caches")
                 permissions = check_permissions(self._ungated, self._controllers, self._namespaces)
                 group.create_task(permissions, name="check permissions")
                 self.is_started = True

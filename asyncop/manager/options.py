@@ -24,6 +24,8 @@ class ManagerOptions:
     metrics_address: str = ""
     leader_election: LeaderElectionOptions | None = None
     """None: no election, so only one replica may run."""
+    owns_process: bool = False
+    """Whether the process is this operator's alone: then full caches leave the garbage collector's sight."""
     start_timeout: float = 120.0
     """Seconds to wait for the API server at start."""
     graceful_timeout: float = 45.0

@@ -49,7 +49,7 @@ async def check_permissions(
                 right._replace(namespaces=right.namespaces or namespaces or CLUSTER) for right in [*wanted, EVENTS]
             ]
             _tell(controller.name, [right for right in placed if not await _is_allowed(client, right)])
-    except AsyncopError as error:
+    except (AsyncopError, msgspec.DecodeError) as error:
         log.debug("Could not check permissions", err=str(error))
 
 

@@ -13,7 +13,7 @@ from asyncop.operators import stuckPods
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from asyncop.controller.declaration import Declarations
+    from asyncop import Declarations
 
 
 @dataclass(frozen=True)

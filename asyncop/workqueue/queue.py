@@ -252,6 +252,7 @@ class WorkQueue(Generic[KeyT]):
         if self._metrics:
             self._metrics.queue_duration.observe(now - since)
         self._processing[key] = now
+        self._timers.cancel(key)  # a run replaces the key's timer, whatever set it
         return key
 
     def _wake_one(self) -> None:

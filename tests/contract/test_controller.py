@@ -315,6 +315,24 @@ async def test_what_it_wrote_it_reads_back_at_once_and_is_not_woken_by(api: Api,
         await until(lambda: read_back == ["mine", "mine"], "and it wrote again")
 
 
+async def test_a_lifted_pause_is_noticed_whatever_the_predicates_hide(api: Api, kubeconfig: Path) -> None:
+    runs: list[str] = []
+
+    @asyncop.reconciler(ConfigMap, predicates=[lambda new, old: old is None])
+    async def look(obj: ConfigMap, ctx: asyncop.Context) -> None:
+        runs.append(obj.metadata.name)
+        assert ctx.store(ConfigMap).age() < 60
+
+    api.create("a")
+    api.patch("a", {"metadata": {"annotations": {"asyncop.dev/paused": "true"}}})
+    api.create("b")
+    async with operating(kubeconfig, api.namespace, look):
+        await until(lambda: runs == ["b"], "the other ran")
+        api.patch("b", {"data": {"hidden": "yes"}})
+        api.patch("a", {"metadata": {"annotations": None}})
+        await until(lambda: runs == ["b", "a"], "it ran once it was no longer paused, and nothing else did")
+
+
 async def test_enqueue_runs_a_key_from_outside(api: Api, kubeconfig: Path) -> None:
     runs: list[str] = []
 

@@ -263,6 +263,29 @@ async def test_a_pod_reborn_under_the_name_just_before_the_delete_lives(
             await holds(world, reborn[0])
 
 
+@pytest.mark.parametrize(
+    "taken_out",
+    [{"labels": None}, {"annotations": {"asyncop.dev/paused": "true"}}],
+    ids=["label removed", "paused"],
+)
+async def test_a_pod_that_was_taken_out_just_before_the_last_look_lives(
+    world: World, kubeconfig: Path, tmp_path: Path, taken_out: dict[str, object]
+) -> None:
+    uid = world.stuck(metadata={"labels": {"app": "web"}})
+    world.kill(world.dead)
+    path = f"/api/v1/namespaces/{world.namespace}/pods/web-0"
+
+    async def somebody_takes_it_out(request: web.Request) -> None:
+        await asyncio.to_thread(world.api.call, "PATCH", path, {"metadata": taken_out})
+
+    async with proxied(kubeconfig, tmp_path) as proxy:
+        proxy.before("GET", "/pods/web-0$", somebody_takes_it_out)
+        async with guarding(world, proxy.kubeconfig, selector="app=web"):
+            await until(lambda: f"GET {path}" in proxy.seen, "it was looked at for the last time")
+            await holds(world, uid)
+        assert not [seen for seen in proxy.seen if seen.startswith("DELETE")]
+
+
 async def test_every_reason_is_told_once_a_pod(world: World, kubeconfig: Path) -> None:
     world.stuck()
     world.taint(world.dead)

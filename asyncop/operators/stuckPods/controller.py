@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 import asyncop
-from asyncop import metrics
-from asyncop.controller.declaration import Declarations, collecting
+from asyncop import Declarations, collecting, metrics
 from asyncop.operators.stuckPods.breakers import RECHECK, Breakers
 from asyncop.operators.stuckPods.evidence import MARGIN, LeaseObserver
 from asyncop.operators.stuckPods.objects import LEASE_NAMESPACE, Lease, Node, Pod, Taint
@@ -74,6 +73,7 @@ class StuckPods:
 
     def __init__(self, options: StuckPodsOptions) -> None:
         self._options = options
+        self._selects = asyncop.label_matcher(options.selector)
         self._leases = LeaseObserver(options.lease_window)
         self._breakers = Breakers(options)
         # One deletion at a time, each after a look of its own: a node that comes back after the first loses no other.
@@ -143,12 +143,18 @@ class StuckPods:
         except asyncop.NotFoundError:
             return None  # the Pod is gone, or the Node is, which the built-in collector handles
         taints = node.matching_taints(self._options.taints)
-        if pod.metadata.uid != cached.metadata.uid or pod.metadata.deletion_timestamp is None or not taints:
+        if pod.metadata.uid != cached.metadata.uid or not self._is_candidate(pod) or not taints:
             return Refusal(Reason.CHANGED, "the Pod or its node has changed meanwhile", JUDGE_AGAIN)
         against = await self._against(pod, node, taints, ctx, anew=True)
         if against is not None:
             return against
         return await self._send(pod, ctx)
+
+    def _is_candidate(self, pod: Pod) -> bool:
+        """Whether a Pod just read is still one to act on: a watch that lags may not know that it was taken out."""
+        metadata = pod.metadata
+        is_paused = metadata.annotations.get("asyncop.dev/paused") == "true"
+        return metadata.deletion_timestamp is not None and self._selects(metadata.labels) and not is_paused
 
     async def _send(self, pod: Pod, ctx: asyncop.Context) -> Refusal | None:
         await ctx.require_leadership()

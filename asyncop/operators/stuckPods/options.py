@@ -6,7 +6,6 @@ from typing import Literal
 
 import asyncop
 from asyncop import Duration
-from asyncop.api.selectors import label_selector
 
 
 class StuckPodsOptions(asyncop.Struct):
@@ -65,6 +64,6 @@ class StuckPodsOptions(asyncop.Struct):
         if not self.taints:
             raise asyncop.ConfigError('controllers.stuckPods.taints: name at least one taint key, or "*"')
         try:
-            label_selector(self.selector)
+            asyncop.label_matcher(self.selector)
         except ValueError as error:
             raise asyncop.ConfigError(f"controllers.stuckPods.selector: {error}") from error

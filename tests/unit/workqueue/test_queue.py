@@ -76,6 +76,16 @@ async def test_a_cancelled_timer_never_fires() -> None:
     assert len(queue) == 0
 
 
+async def test_a_run_replaces_the_keys_timer_so_that_it_causes_no_run_of_its_own() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("a", 1)
+    queue.add("a")
+    await queue.get()
+    await asyncio.sleep(2)
+    queue.done("a")
+    assert len(queue) == 0
+
+
 async def test_backoff_doubles_up_to_its_maximum_and_success_resets_it() -> None:
     queue: WorkQueue[str] = WorkQueue(STEADY)
     assert [queue.add_rate_limited("a") for _ in range(10)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]
