@@ -51,8 +51,10 @@ class Stores:
         self._views: dict[Any, DeclaredView] = {}
 
     def add(self, kind: Any, source: Source | None, declared: DeclaredView) -> None:
-        """Make a view known by its kind (the first declaration wins) and by its source."""
-        self._views.setdefault(_key(kind), declared)
+        """Make a view known by its kind (the first declaration wins, if its kind is there) and by its source."""
+        first = self._views.get(_key(kind))
+        if first is None or not first.resource.plural:
+            self._views[_key(kind)] = declared
         if source is not None:
             self._views[source] = declared
 

@@ -66,6 +66,12 @@ class Controller:
         self._recorder = recorder
         self._metrics = ControllerMetrics(self.name)
         self._unreadable: set[Request] = set()
+        self._triggers = Triggers(
+            primary=self._primary_changed,
+            source=self._agenda.changed,
+            any_delta=self._agenda.forget_own,
+            primary_delta=self._track_unreadable,
+        )
         self._prepared = asyncio.Event()
         self.problem = ""
         """Why `prepare` failed last; empty once it has succeeded."""
@@ -79,15 +85,14 @@ class Controller:
             NotFoundError: the server doesn't know a kind (yet).
             ForbiddenError, TransportError: it can't be asked.
         """
-        triggers = Triggers(
-            primary=self._primary_changed,
-            source=self._agenda.changed,
-            any_delta=self._agenda.forget_own,
-            primary_delta=self._track_unreadable,
-        )
-        await self._wiring.connect(informers, triggers)
+        await self._wiring.connect(informers, self._triggers)
         self._services.regarding = regarding_of((self.resource.api_version, self.resource.kind))
         self._prepared.set()
+
+    async def prepare_absent(self, informers: Informers) -> bool:
+        """Try again for optional kinds that weren't there; whether all are now."""
+        await self._wiring.connect_absent(informers, self._triggers)
+        return not self._wiring.absent
 
     @property
     def is_prepared(self) -> bool:

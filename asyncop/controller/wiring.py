@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import structlog
+
+from asyncop.api.errors import ForbiddenError, NotFoundError
+from asyncop.api.resource import Resource
 from asyncop.api.selectors import field_selector, label_selector
 from asyncop.cache.informers import Informer, Informers, Scope
+from asyncop.cache.store import Store
+from asyncop.cache.view import StoreView, typed_projection
 from asyncop.controller.context import DeclaredView, Stores
 from asyncop.controller.source import Owns, Source, Watch
 from asyncop.controller.trigger import Lens, mapped, owner, primary
@@ -14,11 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from asyncop.api.request import Request
-    from asyncop.api.resource import Resource
     from asyncop.cache.store import Delta, Subscriber
-    from asyncop.cache.view import StoreView
     from asyncop.client import Client
     from asyncop.controller.declaration import Reconciler
+
+
+log = structlog.get_logger("asyncop.controller")
+
+ABSENT = Resource(version="", plural="", kind="", namespaced=True)
 
 
 class Triggers(NamedTuple):
@@ -44,6 +53,8 @@ class Wiring:
         self._namespaces, self._finalizer = namespaces, finalizer
         self.stores = Stores(declared.name)
         self._required: list[Informer] = []
+        self.absent: list[Source] = []
+        """Optional sources whose kinds the server doesn't have, or doesn't show."""
         self.resource: Resource
         self.view: StoreView[Any]
 
@@ -58,10 +69,38 @@ class Wiring:
         """
         declared = self._declared
         resource = await self._client.resolve(declared.kind)
-        sources = [(source, await self._client.resolve(source.kind)) for source in declared.sources]
+        sources = [(source, await self._resolve(source)) for source in declared.sources]
         self._connect_primary(informers, resource, triggers)
         for source, source_resource in sources:
-            self._connect_source(informers, source, source_resource, triggers)
+            if source_resource is None:
+                self._leave_out(source)
+            else:
+                self._connect_source(informers, source, source_resource, triggers)
+
+    async def connect_absent(self, informers: Informers, triggers: Triggers) -> None:
+        """Try again to connect the optional sources whose kinds weren't there."""
+        for source in list(self.absent):
+            resource = await self._resolve(source)
+            if resource is not None:
+                self.absent.remove(source)
+                self._connect_source(informers, source, resource, triggers)
+
+    async def _resolve(self, source: Source) -> Resource | None:
+        """The resource of a source; None if it is optional and not there, or may not be seen."""
+        try:
+            return await self._client.resolve(source.kind)
+        except (NotFoundError, ForbiddenError):
+            if not source.optional:
+                raise
+            return None
+
+    def _leave_out(self, source: Source) -> None:
+        """An optional kind that isn't there reads as empty."""
+        store, _ = Store.create()
+        view: StoreView[Any] = StoreView(store, typed_projection(0), source.indexes, "absent kind")
+        self.stores.add(source.kind, source, DeclaredView(view, ABSENT))
+        self.absent.append(source)
+        log.info("Optional kind is not there yet", controller=self._declared.name, kind=str(source.kind))
 
     def unsynced(self) -> list[str]:
         """What has not synced once, with the latest failure."""

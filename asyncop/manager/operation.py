@@ -131,8 +131,7 @@ class Operation:
             await self._prepare(controller)
         self._start_informers(group)
         for controller in self._controllers:
-            if not controller.is_prepared:
-                group.create_task(self._prepare_late(group, controller), name=f"waiting {controller.name}")
+            group.create_task(self._prepare_late(group, controller), name=f"waiting {controller.name}")
 
     async def _prepare(self, controller: Controller) -> None:
         try:
@@ -145,10 +144,19 @@ class Operation:
 
     async def _prepare_late(self, group: asyncio.TaskGroup, controller: Controller) -> None:
         backoff = Backoff(RETRY, reset_after=float("inf"))
-        while not controller.is_prepared:
+        while not await self._is_complete(controller):
             await asyncio.sleep(backoff.next(asyncio.get_running_loop().time()))
-            await self._prepare(controller)
+            if not controller.is_prepared:
+                await self._prepare(controller)
+            self._start_informers(group)
         self._start_informers(group)
+
+    async def _is_complete(self, controller: Controller) -> bool:
+        """Whether everything that the controller reads is connected, optional kinds included."""
+        try:
+            return controller.is_prepared and await controller.prepare_absent(self._informers)
+        except AsyncopError:
+            return False
 
     def _start_informers(self, group: asyncio.TaskGroup) -> None:
         for informer in self._informers.unstarted():

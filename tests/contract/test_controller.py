@@ -414,6 +414,25 @@ async def test_a_kind_that_is_not_there_yet_is_picked_up_when_it_comes(
             api.call("DELETE", f"{crds}/widgets.{group}")
 
 
+async def test_an_optional_kind_that_is_not_there_reads_as_empty_and_holds_up_nobody(
+    api: Api, kubeconfig: Path
+) -> None:
+    class Nothing(asyncop.Object, api_version="nowhere.example.com/v1", kind="Nothing"):
+        pass
+
+    runs: list[int] = []
+
+    @asyncop.reconciler(ConfigMap, sources=[asyncop.read(Nothing, optional=True, indexes={"a": lambda obj: []})])
+    async def look(obj: ConfigMap, ctx: asyncop.Context) -> None:
+        runs.append(len(ctx.store(Nothing)) + len(ctx.store(Nothing).by_index("a", "b")))
+        assert ctx.store(Nothing).get("x") is None
+
+    api.create("a")
+    async with operating(kubeconfig, api.namespace, look) as manager:
+        await until(lambda: runs == [0], "it ran")
+        assert manager._unready() is None
+
+
 async def test_stopping_lets_a_running_reconcile_end_and_starts_nothing_more(api: Api, kubeconfig: Path) -> None:
     started: list[str] = []
     ended: list[str] = []
