@@ -46,6 +46,8 @@ class Asked(NamedTuple):
     verb: str
     path: str
     query: dict[str, str]
+    agent: str
+    """Who asked: `asyncop/NAME`, by the operator's name."""
 
     @property
     def resource(self) -> str:
@@ -92,7 +94,8 @@ class World:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.headers.get("User-Agent") != "case":
-            asked = Asked(asyncio.get_running_loop().time(), _verb(request), request.path, dict(request.query))
+            now, agent = asyncio.get_running_loop().time(), request.headers.get("User-Agent", "")
+            asked = Asked(now, _verb(request), request.path, dict(request.query), agent)
             self.asked.append(asked)
             for hook in self._hooks:
                 if (answer := await hook(asked)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ async def test_bl_09_any_good_run_makes_the_next_failures_delay_small_again(tmp_
     assert [attempt for _, attempt in runs] == [*range(11), 0, 0, 0, 1]
     times = [at for at, _ in runs]
     assert times[10] - times[9] > 50, "after ten failures the delay was long"
-    assert [round(later - earlier) for earlier, later in zip(times[10:13], times[11:14], strict=True)] == [30, 30, 30]
+    assert [round(later - earlier) for earlier, later in itertools.pairwise(times[10:14])] == [30, 30, 30]
     assert 0.1 <= times[14] - times[13] < 0.2, "the first, small delay"
 
 
