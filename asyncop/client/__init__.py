@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from asyncop.client.client import Client
 from asyncop.client.config import Connection, load_connection
+from asyncop.client.rate_limit import RateLimit
 from asyncop.client.transport import Transport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["Client", "Connection", "Transport", "connect", "load_connection"]
+__all__ = ["Client", "Connection", "RateLimit", "Transport", "connect", "load_connection"]
 
 
 @asynccontextmanager
@@ -26,6 +27,7 @@ async def connect(
     *,
     user_agent: str = "asyncop",
     field_manager: str = "asyncop",
+    rate_limit: RateLimit | None = None,
 ) -> AsyncIterator[Client]:
     """A client for the cluster that `load_connection` finds; its connections are closed at the end of the block.
 
@@ -34,7 +36,8 @@ async def connect(
     Raises:
         ConfigError: kubeconfig, context or a certificate is missing or wrong.
     """
-    transport = Transport(await load_connection(kubeconfig, context), user_agent=user_agent)
+    connection = await load_connection(kubeconfig, context)
+    transport = Transport(connection, user_agent=user_agent, rate_limit=rate_limit)
     try:
         yield Client(transport, field_manager)
     finally:

@@ -1,7 +1,8 @@
 """Where the API server is and who we are: a kubeconfig, or the service account of the Pod we run in.
 
-Every fault of what the user gave becomes a ConfigError of one line. kubernetes_asyncio's loaders do the rest: tokens,
-exec plugins, OIDC, basic auth. TLS is made from the result in `tls`, headers in `credentials`.
+Every fault of what the user gave becomes a ConfigError of one line. kubernetes_asyncio's loaders do the rest, but for
+what they can't do: token files that are replaced (`sign_in`), exec plugins (`exec_plugin`), certificates without
+temporary files (`tls`). Where proxies come from, `proxy` says.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ from typing import TYPE_CHECKING, Any
 from asyncop.api.errors import ConfigError
 from asyncop.client.door import open_door
 from asyncop.client.kubeconfig import Context, Kubeconfig
+from asyncop.client.proxy import checked, proxy_for
+from asyncop.client.sign_in import Fixed, Identity, TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from asyncop.client.sign_in import SignIn
+
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")  # where the kubelet mounts it
-LOAD_TIMEOUT = 60.0  # an exec plugin may have to ask somebody; it must not hang for ever
+LOAD_TIMEOUT = 60.0  # an identity provider may have to be asked; that must not hang for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class Connection:
     server: str
     """Base URL without a slash at its end; may have a path, as behind a gateway."""
     configuration: Any = field(repr=False)
-    """kubernetes_asyncio's `Configuration`: credentials and TLS files. Don't change it."""
+    """kubernetes_asyncio's `Configuration`: a fixed token, TLS files and settings. Don't change it."""
     namespace: str
     """Of the context or the service account; `default` where neither names one."""
     context: str
@@ -41,8 +46,12 @@ class Connection:
     """Where all this came from, for messages."""
     headers: tuple[tuple[str, str], ...] = ()
     """Sent with each request: whom to act as (`as`, `as-groups` of a kubeconfig)."""
-    reload: Callable[[], Awaitable[Any]] | None = field(default=None, repr=False, compare=False)
-    """Reads the credentials anew and returns a fresh Configuration; raises ConfigError. None: they can't change."""
+    sign_in: SignIn | None = field(default=None, repr=False, compare=False)
+    """Where credentials come from, now and later; None: what the configuration holds never changes."""
+    authority: bytes = field(default=b"", repr=False)
+    """The certificate authority in PEM, if it isn't a file that the configuration names."""
+    proxy: str | None = field(default=None, repr=False)
+    """URL of the proxy that leads to the server; it may hold a password."""
 
 
 async def load_connection(kubeconfig: str | None = None, context: str | None = None) -> Connection:
@@ -69,44 +78,68 @@ def in_cluster(service_account: Path) -> Connection:
     from kubernetes_asyncio.config import ConfigException
     from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
 
-    def load() -> Any:
-        configuration = Configuration()
-        loader = InClusterConfigLoader(str(service_account / "token"), str(service_account / "ca.crt"))
-        try:
-            loader.load_and_set(configuration)
-        except (ConfigException, OSError, ValueError) as error:  # the last: bytes that are no text
-            raise ConfigError(f"in-cluster configuration from {service_account}: {_one_line(error)}") from error
-        return configuration
-
-    async def reload() -> Any:
-        return load()
-
-    configuration = load()
+    token = service_account / "token"
+    loader = InClusterConfigLoader(str(token), str(service_account / "ca.crt"), try_refresh_token=False)
+    configuration = Configuration()
+    try:
+        loader.load_and_set(configuration)
+        sign_in = TokenFile(token)
+    except (ConfigException, ConfigError, OSError, ValueError) as error:  # the last: bytes that are no text
+        raise ConfigError(f"in-cluster configuration from {service_account}: {_one_line(error)}") from error
+    server = str(configuration.host)
     return Connection(
-        server=configuration.host,
+        server=server,
         configuration=configuration,
         namespace=_text(service_account / "namespace") or "default",
         context="",
         source="in-cluster",
-        reload=reload,
+        sign_in=sign_in,
+        proxy=proxy_for(server, os.environ),
     )
 
 
 async def _from_kubeconfig(paths: tuple[Path, ...], name: str | None) -> Connection:
     context = Kubeconfig(paths).context(name)
+    configuration = await _configuration(context)
 
-    async def reload() -> Any:
-        return await _configuration(Kubeconfig(paths).context(context.name))
+    async def reload() -> Identity:
+        fresh = Kubeconfig(paths).context(context.name)
+        return _identity(fresh, await _configuration(fresh))
 
+    server = str(context.cluster["server"]).rstrip("/")
     return Connection(
-        server=str(context.cluster["server"]).rstrip("/"),
-        configuration=await _configuration(context),
+        server=server,
+        configuration=configuration,
         namespace=context.namespace,
         context=context.name,
         source=context.source,
         headers=_impersonation(context),
-        reload=reload,
+        sign_in=await _sign_in(context, configuration, reload),
+        authority=context.authority,
+        proxy=_proxy(context, configuration) or proxy_for(server, os.environ),
     )
+
+
+async def _sign_in(context: Context, configuration: Any, reload: Callable[[], Awaitable[Identity]]) -> SignIn:
+    user = context.user
+    if "exec" in user and "auth-provider" not in user:
+        from asyncop.client.exec_plugin import ExecPlugin, Plugin
+
+        plugin = ExecPlugin(Plugin.of(user["exec"], context.cluster, context.source))
+        await plugin.start()
+        return plugin
+    if "tokenFile" in user and "auth-provider" not in user:
+        return TokenFile(Path(user["tokenFile"]), context.certificate)
+    return Fixed(_identity(context, configuration), reload)
+
+
+def _identity(context: Context, configuration: Any) -> Identity:
+    token = configuration.api_key.get("BearerToken") or ""
+    return Identity(token.strip(), context.certificate)
+
+
+def _proxy(context: Context, configuration: Any) -> str | None:
+    return checked(configuration.proxy, f"{context.source}: proxy-url") if configuration.proxy else None
 
 
 async def _configuration(context: Context) -> Any:

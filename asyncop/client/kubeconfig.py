@@ -2,7 +2,8 @@
 
 Files are merged as kubectl merges them: the first to name an entry, or the current context, wins; relative paths count
 from the file that holds them. What comes out is one context with its cluster and user, in the form that
-kubernetes_asyncio's loader takes; what that loader does with it (exec plugins, OIDC, TLS files) is its own business.
+kubernetes_asyncio's loader takes; what that loader does with it (OIDC, basic authorization) is its own business. It
+doesn't get to see certificates and keys that are embedded, which it would write to files, nor exec plugins.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 import binascii
 import difflib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -20,12 +22,13 @@ from asyncop.api.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is there
 
 _FILE_KEYS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _HEADER_KEYS = frozenset({"token", "as", "as-uid"})
+_CERTIFICATE_DATA = frozenset({"client-certificate-data", "client-key-data"})
+_OURS = _CERTIFICATE_DATA | {"certificate-authority-data", "exec"}
 _KINDS = ("contexts", "clusters", "users")
 _ANONYMOUS = "(nobody)"
 
@@ -59,12 +62,36 @@ class Context:
     def for_loader(self) -> dict[str, Any]:
         """A kubeconfig with nothing but this context; all paths are absolute."""
         names = {"cluster": self.name, "user": _ANONYMOUS, "namespace": self.namespace}
+        user = {key: value for key, value in self.user.items() if key not in _OURS}
         return {
             "current-context": self.name,
             "contexts": [{"name": self.name, "context": names}],
-            "clusters": [{"name": self.name, "cluster": dict(self.cluster)}],
-            "users": [{"name": _ANONYMOUS, "user": dict(self.user)}],
+            "clusters": [{"name": self.name, "cluster": {k: v for k, v in self.cluster.items() if k not in _OURS}}],
+            "users": [{"name": _ANONYMOUS, "user": user}],
         }
+
+    @property
+    def authority(self) -> bytes:
+        """The certificate authority that is embedded, in PEM; empty if it is a file or none."""
+        return _embedded(self.cluster, "certificate-authority")
+
+    @property
+    def certificate(self) -> bytes:
+        """Client certificate and key in PEM, if one of them is embedded at least; else they are files or none.
+
+        Raises:
+            ConfigError: the other is a file that can't be read.
+        """
+        if not _CERTIFICATE_DATA & self.user.keys():
+            return b""
+        try:
+            return b"".join(
+                _embedded(self.user, key) or Path(self.user[key]).read_bytes() + b"\n"
+                for key in ("client-certificate", "client-key")
+                if {key, f"{key}-data"} & self.user.keys()
+            )
+        except OSError as error:
+            raise ConfigError(f"{self.source}: {error.filename} can't be read: {error.strerror}") from error
 
 
 class Kubeconfig:
@@ -175,19 +202,25 @@ def _checked(entry: _Entry, what: str) -> dict[str, Any]:
             _check_base64(data, f"{where}: {key}-data")
         elif name is not None:
             value[key] = _existing(entry.path.parent, name, f"{where}: {key}")
+    if isinstance(value.get("exec"), dict):
+        value["exec"] = {**value["exec"], "command": _beside(entry.path.parent, value["exec"].get("command"))}
     if "tokenFile" in value:  # kubectl prefers the file, the loader the token
         value.pop("token", None)
     if what.startswith("cluster"):
-        if "server" not in value:
-            raise ConfigError(f"{where} has no server")
-        _check_url(value["server"], f"{where}: server")
-        if "proxy-url" in value:
-            _check_url(value["proxy-url"], f"{where}: proxy-url")
-        if "tls-server-name" in value:
-            _check_host(value["tls-server-name"], f"{where}: tls-server-name")
+        _check_addresses(value, where)
     for key in _HEADER_KEYS & value.keys():
         _check_header(value[key], f"{where}: {key}")
     return value
+
+
+def _check_addresses(cluster: dict[str, Any], where: str) -> None:
+    if "server" not in cluster:
+        raise ConfigError(f"{where} has no server")
+    _check_url(cluster["server"], f"{where}: server")
+    if "proxy-url" in cluster:
+        _check_url(cluster["proxy-url"], f"{where}: proxy-url")
+    if "tls-server-name" in cluster:
+        _check_host(cluster["tls-server-name"], f"{where}: tls-server-name")
 
 
 def _check_base64(data: Any, what: str) -> None:
@@ -202,6 +235,16 @@ def _existing(base: Path, name: Any, what: str) -> str:
     if not path.is_file():
         raise ConfigError(f"{what} {path} does not exist")
     return str(path.absolute())
+
+
+def _beside(base: Path, command: Any) -> Any:
+    """A command with a slash in it counts from the kubeconfig; one without is looked up in PATH."""
+    return str((base / command).absolute()) if isinstance(command, str) and "/" in command else command
+
+
+def _embedded(value: Mapping[str, Any], key: str) -> bytes:
+    data = value.get(f"{key}-data")
+    return base64.b64decode(data) + b"\n" if data is not None else b""
 
 
 def _check_url(url: Any, what: str) -> None:

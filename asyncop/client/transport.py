@@ -22,8 +22,8 @@ from yarl import URL
 
 from asyncop.api.errors import ApiError, ConfigError, TransportError, UnauthorizedError, api_error
 from asyncop.client.credentials import Credentials
+from asyncop.client.rate_limit import Gate
 from asyncop.client.retry import Retries, UnreachedError, UntrustedError
-from asyncop.client.tls import tls_context
 from asyncop.client.wire import decode_status
 from asyncop.metrics import rest_client
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
     from asyncop.client.config import Connection
+    from asyncop.client.credentials import Access
+    from asyncop.client.rate_limit import RateLimit
 
     Params = Mapping[str, str] | Sequence[tuple[str, str]]
 
@@ -69,8 +71,8 @@ class _Connector(aiohttp.TCPConnector):
     within a minute, a write would arrive long after the lead that it needed was lost.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None, limit: int) -> None:
-        super().__init__(ssl=tls or True, limit=limit, keepalive_timeout=KEEP_ALIVE, socket_factory=_socket)
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit=limit, keepalive_timeout=KEEP_ALIVE, socket_factory=_socket)
         self._carriers: dict[aiohttp.ClientRequest, asyncio.Transport | None] = {}
 
     async def connect(self, req: aiohttp.ClientRequest, *args: Any, **named: Any) -> Any:
@@ -126,19 +128,27 @@ class Transport:
         connection: as `load_connection` gives it.
         user_agent: sent with each request; shows in the server's audit log.
         timeout: seconds for a call that names no limit of its own, all its retries included.
+        rate_limit: of everything that is sent; None: the server's own priority and fairness is enough.
 
     Raises:
         ConfigError: the server's URL, TLS files or the proxy can't be used.
     """
 
-    def __init__(self, connection: Connection, *, user_agent: str, timeout: float = TIMEOUT) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        user_agent: str,
+        timeout: float = TIMEOUT,
+        rate_limit: RateLimit | None = None,
+    ) -> None:
         self.connection, self.timeout = connection, timeout
         self.host = _authority(connection)
         """`HOST:PORT` as the server's URL has it; a label of the metrics."""
         self._user_agent = user_agent
-        self._tls = tls_context(connection)
         self._options = _request_options(connection)
         self._credentials = Credentials(connection)
+        self._gate = Gate(rate_limit) if rate_limit is not None else None
         self._sessions: dict[str, aiohttp.ClientSession] = {}
         self._is_closed = False
 
@@ -199,7 +209,7 @@ class Transport:
         """Open an answer that goes on, e.g. a watch; leaving the block closes it.
 
         `timeout` bounds the wait for its first line, `idle` the silence between two chunks, in seconds. Nothing is
-        retried but 401.
+        retried but what new credentials mend.
 
         Raises:
             ApiError: the server answered with a failure.
@@ -221,6 +231,7 @@ class Transport:
         """Close all connections; calls and streams still open fail. May be called twice."""
         self._is_closed = True
         async with AsyncExitStack() as stack:  # closes the second also when cancelled in the first
+            stack.push_async_callback(self._credentials.aclose)
             while self._sessions:
                 stack.push_async_callback(self._sessions.popitem()[1].close)
 
@@ -228,14 +239,18 @@ class Transport:
     async def _answer(
         self, pool: str, method: str, url: URL, headers: dict[str, str], body: bytes | None
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """A good answer, its body unread; with credentials read anew once if the server refuses them."""
-        generation = self._credentials.generation
+        """A good answer, its body unread; sent again once if reading credentials or authority anew brings others."""
+        access = await self._credentials.access()
         try:
-            response = await self._send(pool, method, url, headers, body)
+            response = await self._send(pool, method, url, headers, body, access)
         except UnauthorizedError:
-            if not await self._credentials.renew(generation):
+            if not await self._credentials.renew(access):
                 raise
-            response = await self._send(pool, method, url, headers, body)
+            response = await self._send(pool, method, url, headers, body, await self._credentials.access())
+        except UntrustedError:  # found out before anything was sent
+            if not self._credentials.trust_anew(access):
+                raise
+            response = await self._send(pool, method, url, headers, body, await self._credentials.access())
         try:
             yield response
         finally:
@@ -248,15 +263,18 @@ class Transport:
             raise self.translate(f"{response.method} {response.url.path}", error) from error
 
     async def _send(
-        self, pool: str, method: str, url: URL, headers: dict[str, str], body: bytes | None
+        self, pool: str, method: str, url: URL, headers: dict[str, str], body: bytes | None, access: Access
     ) -> aiohttp.ClientResponse:
         """One request, until its answer's headers; a failure is raised."""
+        if self._gate is not None:
+            await self._gate.pass_through()
         session = self._session(pool)
-        all_headers = [*headers.items(), *await self._credentials.headers()]
+        all_headers = [*headers.items(), *access.headers]
+        options = self._options if access.tls is None else {**self._options, "ssl": access.tls}
         now = asyncio.get_running_loop().time
         started, code = now(), "<error>"  # client-go's word
         try:
-            response = await session.request(method, url, headers=all_headers, data=body, **self._options)
+            response = await session.request(method, url, headers=all_headers, data=body, **options)
             code = str(response.status)
             if response.status < 300:
                 return response
@@ -274,7 +292,7 @@ class Transport:
         session = self._sessions.get(pool)
         if session is None:
             is_calls = pool == "calls"
-            connector = _Connector(self._tls, limit=MAX_CONNECTIONS if is_calls else 0)
+            connector = _Connector(limit=MAX_CONNECTIONS if is_calls else 0)
             session = self._sessions[pool] = aiohttp.ClientSession(
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -345,10 +363,8 @@ def _request_options(connection: Connection) -> dict[str, Any]:
     options: dict[str, Any] = {"allow_redirects": False}  # an API server sends none; a login page would
     if configuration.tls_server_name:
         options["server_hostname"] = configuration.tls_server_name
-    if configuration.proxy:
-        if not str(configuration.proxy).startswith(("http://", "https://")):
-            raise ConfigError(f"{connection.source}: proxy-url {configuration.proxy!r} is not http:// or https://")
-        options |= {"proxy": configuration.proxy, "proxy_headers": configuration.proxy_headers}
+    if connection.proxy:
+        options["proxy"] = connection.proxy
     return options
 
 

@@ -340,9 +340,9 @@ def as_somebody_else(connection: Connection, **api_key: str) -> Connection:
     from kubernetes_asyncio.client import Configuration
 
     configuration = Configuration()
-    configuration.host, configuration.ssl_ca_cert = connection.server, connection.configuration.ssl_ca_cert
+    configuration.ssl_ca_cert = connection.configuration.ssl_ca_cert
     configuration.api_key.update(api_key)
-    return dataclasses.replace(connection, configuration=configuration, reload=None)
+    return dataclasses.replace(connection, configuration=configuration, sign_in=None)
 
 
 @on_both_loops
@@ -370,8 +370,7 @@ async def test_impersonation_loses_our_rights(client: Client, namespace: str) ->
 
 @on_both_loops
 async def test_a_server_of_another_authority_is_not_trusted(client: Client, namespace: str) -> None:
-    connection = as_somebody_else(client.transport.connection)
-    connection.configuration.ssl_ca_cert = None
+    connection = dataclasses.replace(as_somebody_else(client.transport.connection), authority=b"")
     transport = Transport(connection, user_agent="careful")
     try:
         with pytest.raises(TransportError, match="certificate can't be trusted"):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from asyncop.api.errors import ConfigError, TransportError
-from asyncop.client import connect
+from asyncop.client import Connection, connect
 from asyncop.client.config import in_cluster, load_connection
 from tests.unit.client.server import Server, ok
 
@@ -49,9 +49,11 @@ def written(path: Path, content: Any) -> str:
     return str(path)
 
 
-def content(path: str) -> str:
-    with open(path) as file:
-        return file.read()
+async def authorization(connection: Connection, *, is_renewed: bool = False) -> str:
+    """The header that requests get, at first or after a 401."""
+    assert connection.sign_in is not None
+    identity = await (connection.sign_in.renew() if is_renewed else connection.sign_in.current())
+    return identity.authorization
 
 
 async def refused(path: str | None = None, context: str | None = None) -> str:
@@ -72,7 +74,7 @@ async def test_the_current_context_of_a_given_file(tmp_path: Path) -> None:
     assert connection.server == "https://c.example:6443"
     assert (connection.context, connection.namespace) == ("blue", "shop")
     assert connection.source == f"kubeconfig {path}, context 'blue'"
-    assert connection.configuration.api_key == {"BearerToken": "Bearer secret"}
+    assert await authorization(connection) == "Bearer secret"
 
 
 async def test_another_context_has_the_namespace_default(tmp_path: Path) -> None:
@@ -108,7 +110,7 @@ async def test_listed_files_are_merged_as_kubectl_does(tmp_path: Path, monkeypat
     monkeypatch.setenv("KUBECONFIG", ":".join(listed))
     connection = await load_connection()
     assert connection.context == "blue"
-    assert connection.configuration.api_key["BearerToken"].strip() == "Bearer wins"  # beside the file that names it
+    assert await authorization(connection) == "Bearer wins"  # beside the file that names it
     assert (await load_connection(context="red")).context == "red"
 
 
@@ -128,16 +130,17 @@ async def test_certificates_are_handed_on_as_files(tmp_path: Path) -> None:
     }
     user = {"client-certificate-data": CERTIFICATE, "client-key-data": CERTIFICATE}
     config = kubeconfig(clusters=[{"name": "c", "cluster": cluster}], users=[{"name": "u", "user": user}])
-    configuration = (await load_connection(written(tmp_path / "config", config))).configuration
-    assert configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
-    assert (configuration.tls_server_name, configuration.proxy) == ("api", "http://p")
-    assert content(configuration.cert_file) == "certificate"
+    connection = await load_connection(written(tmp_path / "config", config))
+    assert connection.configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
+    assert (connection.configuration.tls_server_name, connection.proxy) == ("api", "http://p")
+    assert connection.sign_in is not None
+    assert (await connection.sign_in.current()).certificate == b"certificate\ncertificate\n"
 
 
 async def test_a_context_without_a_user_is_anonymous(tmp_path: Path) -> None:
     config = kubeconfig(contexts=[{"name": "blue", "context": {"cluster": "c"}}], users=[])
     connection = await load_connection(written(tmp_path / "config", config))
-    assert connection.configuration.api_key == {}
+    assert await authorization(connection) == ""
 
 
 async def test_verification_is_off_only_if_asked_for(tmp_path: Path) -> None:
@@ -150,8 +153,8 @@ async def test_verification_is_off_only_if_asked_for(tmp_path: Path) -> None:
 
 async def test_name_and_password_become_basic_authorization(tmp_path: Path) -> None:
     config = kubeconfig(users=[{"name": "u", "user": {"username": "jane", "password": "pw"}}])
-    configuration = (await load_connection(written(tmp_path / "config", config))).configuration
-    assert configuration.api_key["BearerToken"] == "Basic " + base64.b64encode(b"jane:pw").decode()
+    connection = await load_connection(written(tmp_path / "config", config))
+    assert await authorization(connection) == "Basic " + base64.b64encode(b"jane:pw").decode()
 
 
 async def test_impersonation_becomes_headers(tmp_path: Path) -> None:
@@ -163,23 +166,6 @@ async def test_impersonation_becomes_headers(tmp_path: Path) -> None:
         ("Impersonate-Group", "b"),
         ("Impersonate-Extra-team", "x"),
     )
-
-
-async def test_an_exec_plugin_gives_the_token_and_is_asked_again_on_reload(tmp_path: Path) -> None:
-    count = tmp_path / "count"
-    script = tmp_path / "plugin"
-    script.write_text(
-        f"#!/bin/sh\necho x >> {count}\nn=$(wc -l < {count})\n"
-        'echo "{\\"apiVersion\\":\\"client.authentication.k8s.io/v1\\",\\"kind\\":\\"ExecCredential\\",'
-        '\\"status\\":{\\"token\\":\\"t$n\\"}}"\n'
-    )
-    script.chmod(0o755)
-    plugin = {"command": str(script), "apiVersion": "client.authentication.k8s.io/v1"}
-    config = kubeconfig(users=[{"name": "u", "user": {"exec": plugin}}])
-    connection = await load_connection(written(tmp_path / "config", config))
-    assert connection.configuration.api_key == {"BearerToken": "Bearer t1"}
-    assert connection.reload is not None
-    assert (await connection.reload()).api_key == {"BearerToken": "Bearer t2"}
 
 
 async def test_connect_closes_what_it_opened(tmp_path: Path, server: Server) -> None:
@@ -293,12 +279,6 @@ async def test_an_unknown_context_names_its_neighbour_and_the_others(tmp_path: P
             r"user 'u': client-certificate .*/jane\.crt does not exist",
         ),
         (kubeconfig(users=[{"name": "u", "user": {"tokenFile": "t"}}]), r"user 'u': tokenFile .*/t does not exist"),
-        (kubeconfig(users=[{"name": "u", "user": {"exec": {"command": "x"}}}]), "missing key 'apiVersion'"),
-        (
-            kubeconfig(users=[{"name": "u", "user": {"exec": {"command": "/no/such", "apiVersion": "v1"}}}]),
-            "No such file or directory: '/no/such'",
-        ),
-        (kubeconfig(users=[{"name": "u", "user": {"exec": "rubbish"}}]), "context 'blue': "),
         (kubeconfig(users=[{"name": "u", "user": {"auth-provider": {"name": "oidc"}}}]), "oidc: missing configuration"),
         (
             kubeconfig(users=[{"name": "u", "user": {"as-groups": ["a"]}}]),
@@ -313,16 +293,6 @@ async def test_each_fault_of_a_kubeconfig_is_one_line_that_names_it(
     message = await refused(path)
     assert message.startswith(f"kubeconfig {path}")
     assert re.search(complaint if ".*" in complaint else re.escape(complaint), message), message
-
-
-async def test_an_exec_plugin_that_fails_is_quoted_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    script = tmp_path / "plugin"
-    script.write_text("#!/bin/sh\necho 'please log in' >&2\nexit 1\n")
-    script.chmod(0o755)
-    plugin = {"command": str(script), "apiVersion": "client.authentication.k8s.io/v1"}
-    path = written(tmp_path / "config", kubeconfig(users=[{"name": "u", "user": {"exec": plugin}}]))
-    assert await refused(path) == (f"kubeconfig {path}, context 'blue': exec: process returned 1. please log in")
-    assert not caplog.records  # the loader's own log line would say it a second time
 
 
 # -- in a Pod
@@ -343,15 +313,14 @@ async def test_a_service_account_is_read_from_its_folder(service_account: Path) 
     connection = in_cluster(service_account)
     assert (connection.server, connection.namespace) == ("https://10.0.0.1:443", "operators")
     assert (connection.source, connection.context) == ("in-cluster", "")
-    assert connection.configuration.api_key == {"BearerToken": "Bearer t1"}
+    assert await authorization(connection) == "Bearer t1"
     assert connection.configuration.ssl_ca_cert == str(service_account / "ca.crt")
 
 
 async def test_a_new_token_is_read_on_reload(service_account: Path) -> None:
     connection = in_cluster(service_account)
     written(service_account / "token", "t2")
-    assert connection.reload is not None
-    assert (await connection.reload()).api_key == {"BearerToken": "Bearer t2"}
+    assert await authorization(connection, is_renewed=True) == "Bearer t2"
 
 
 async def test_a_token_file_of_rubbish_is_told(service_account: Path) -> None:

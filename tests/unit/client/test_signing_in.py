@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from asyncop.api.errors import ConfigError, TransportError, UnauthorizedError
 from asyncop.client import Transport
+from asyncop.client.sign_in import Fixed, Identity, TokenFile
 from tests.testbed.pki import Pki
 from tests.unit.client.conftest import connection_to
 from tests.unit.client.server import Answer, Server, ok, status
@@ -30,18 +32,17 @@ class Tokens:
     def __init__(self, *tokens: str) -> None:
         self.tokens, self.loads = list(tokens), 0
 
-    def configuration(self) -> Any:
-        from kubernetes_asyncio.client import Configuration
+    def identity(self) -> Identity:
+        return Identity(f"Bearer {self.tokens[min(self.loads, len(self.tokens) - 1)]}")
 
-        configuration = Configuration()
-        configuration.api_key["BearerToken"] = f"Bearer {self.tokens[min(self.loads, len(self.tokens) - 1)]}\n"
-        return configuration
-
-    async def reload(self) -> Any:
+    async def reload(self) -> Identity:
         self.loads += 1
         if not self.tokens:
             raise ConfigError("gone")
-        return self.configuration()
+        return self.identity()
+
+    def sign_in(self) -> Fixed:
+        return Fixed(self.identity(), self.reload)
 
 
 def only(token: str) -> Answer:
@@ -63,8 +64,7 @@ async def tokens(server: Server) -> Tokens:
 async def signed(server: Server, tokens: Tokens) -> AsyncIterator[Transport]:
     connection = connection_to(
         server.url,
-        configuration=tokens.configuration(),
-        reload=tokens.reload,
+        sign_in=tokens.sign_in(),
         headers=(("Impersonate-User", "jane"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b")),
     )
     transport = Transport(connection, user_agent="test/1", timeout=5)
@@ -105,14 +105,24 @@ async def test_a_second_401_is_raised(server: Server, signed: Transport, tokens:
     assert len(server.received) == 2
 
 
-async def test_a_token_file_that_cannot_be_read_leaves_the_old_token(server: Server, tokens: Tokens) -> None:
-    def vanish(configuration: Any) -> None:
-        raise FileNotFoundError("token")
-
-    configuration = tokens.configuration()
-    configuration.refresh_api_key_hook = vanish
+@pytest.mark.looptime
+@pytest.mark.parametrize("content", [None, b"", b"\xff", b"half\nof"], ids=["gone", "empty", "rubbish", "lines"])
+async def test_a_token_file_that_cannot_be_used_leaves_the_old_token(
+    server: Server, tmp_path: Path, content: bytes | None
+) -> None:
+    path = tmp_path / "token"
+    path.write_text("old\n")
     server.routes["/x"] = only("old")
-    transport = Transport(connection_to(server.url, configuration=configuration), user_agent="test/1")
+    transport = Transport(connection_to(server.url, sign_in=TokenFile(path)), user_agent="test/1")
+    assert await transport.request("GET", "/x") == b"in"
+    path.unlink() if content is None else path.write_bytes(content)
+    await asyncio.sleep(61)
+    with capture_logs() as logs:
+        assert await transport.request("GET", "/x") == b"in"
+    assert [line["event"] for line in logs] == ["Using the old token"]
+    assert "half" not in str(logs)
+    path.write_text("new\n")
+    server.routes["/x"] = only("new")
     assert await transport.request("GET", "/x") == b"in"
     await transport.aclose()
 
@@ -241,26 +251,16 @@ async def test_rubbish_instead_of_a_certificate_is_a_config_error(pki: Pki, tmp_
         Transport(connection_to("https://x", configuration=configured(pki, **{setting: str(rubbish)})), user_agent="t")
 
 
-async def test_a_proxy_that_is_not_http_is_a_config_error(pki: Pki) -> None:
-    with pytest.raises(ConfigError, match="proxy-url 'socks5://x' is not http"):
-        Transport(connection_to("https://x", configuration=configured(pki, proxy="socks5://x")), user_agent="t")
-
-
 async def test_calls_go_through_the_proxy(server: Server) -> None:
-    from kubernetes_asyncio.client import Configuration
-
-    configuration = Configuration()
-    configuration.proxy = server.url
     server.then(ok(b"by proxy"))
-    transport = Transport(connection_to("http://api.invalid:1", configuration=configuration), user_agent="test/1")
+    transport = Transport(connection_to("http://api.invalid:1", proxy=server.url), user_agent="test/1")
     assert await transport.request("GET", "/x") == b"by proxy"
     await transport.aclose()
 
 
 async def test_a_token_that_no_header_can_hold_is_told_and_not_a_crash(server: Server) -> None:
-    """A token file is read again while the process runs; whatever stands in it then must not end the process."""
-    tokens = Tokens("half\nof")
-    transport = Transport(connection_to(server.url, configuration=tokens.configuration()), user_agent="test/1")
+    sign_in = Fixed(Identity("Bearer half\nof"))
+    transport = Transport(connection_to(server.url, sign_in=sign_in), user_agent="test/1")
     try:
         with pytest.raises(TransportError, match="can't be sent: ") as caught:
             await transport.request("GET", "/x")
@@ -268,17 +268,3 @@ async def test_a_token_that_no_header_can_hold_is_told_and_not_a_crash(server: S
         await transport.aclose()
     assert "half" not in str(caught.value)
     assert not server.received
-
-
-async def test_a_token_file_of_rubbish_leaves_the_old_token(server: Server) -> None:
-    async def read_again(configuration: Any) -> None:
-        b"\xff".decode()
-
-    configuration = Tokens("old").configuration()
-    configuration.refresh_api_key_hook = read_again
-    server.then(only("old"))
-    transport = Transport(connection_to(server.url, configuration=configuration), user_agent="test/1")
-    try:
-        assert await transport.request("GET", "/x") == b"in"
-    finally:
-        await transport.aclose()
