@@ -243,12 +243,23 @@ class Client(Reader):
         content_type: str = _JSON,
         accept: str = _JSON,
         timeout: float | None = None,
+        repeatable: bool = False,
     ) -> bytes:
-        """Any request to the API server; what isn't a read passes the gate. `timeout` is in seconds."""
+        """Any request to the API server; what isn't a read passes the gate. `timeout` is in seconds.
+
+        `repeatable` says of a write that doing it twice is as good as once, so that it is tried again like a read.
+        """
         if method.upper() not in _READS:
             timeout = self._clipped(timeout)
         return await self.transport.request(
-            method.upper(), path, params=params, body=body, content_type=content_type, accept=accept, timeout=timeout
+            method.upper(),
+            path,
+            params=params,
+            body=body,
+            content_type=content_type,
+            accept=accept,
+            timeout=timeout,
+            repeatable=repeatable,
         )
 
     async def _new(self, obj: Any, kind: Any) -> Target:

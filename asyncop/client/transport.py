@@ -162,8 +162,11 @@ class Transport:
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout: float | None = None,
+        repeatable: bool = False,
     ) -> bytes:
         """Make one call, again where `retry` allows it, and return the body of its answer.
+
+        `repeatable` says of a write that doing it twice is as good as once.
 
         Cancelled, it may have been carried out or not.
 
@@ -177,18 +180,16 @@ class Transport:
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
         try:
             async with asyncio.timeout(limit) as time_limit:
-                return await self._persist(method, url, headers, body, time_limit.when())
+                retries = Retries(method, repeatable=repeatable)
+                return await self._persist(retries, time_limit.when(), method, url, headers, body)
         except TimeoutError as error:
             raise TransportError(f"{method} {url.path} at {self.host}: no answer within {limit:g} s") from error
 
-    async def _persist(
-        self, method: str, url: URL, headers: dict[str, str], body: bytes | None, deadline: float | None
-    ) -> bytes:
-        retries = Retries(method)
+    async def _persist(self, retries: Retries, deadline: float | None, *request: Any) -> bytes:
         now = asyncio.get_running_loop().time
         while True:
             try:
-                async with self._answer("calls", method, url, headers, body) as response:
+                async with self._answer("calls", *request) as response:
                     return await self._body(response)
             except (ApiError, TransportError) as error:
                 delay = retries.delay_after(error)
