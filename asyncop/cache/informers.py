@@ -2,7 +2,7 @@
 
 A scope is the resource, the namespaces and the selectors. Readers are declared before an informer starts, since they
 decide what is decoded: the declared fields of some classes, the raw bytes, or both. Namespaces are watched as one where
-`namespaces` is None, else one by one into the same store.
+`namespaces` is None, else one by one into the same store; one that we may not read holds back nobody else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from asyncop.api.errors import AsyncopError, DecodeError, GoneError, NotFoundError
+from asyncop.api.errors import AsyncopError, DecodeError, ForbiddenError, GoneError, NotFoundError
 from asyncop.api.object import Object, is_metadata_only
 from asyncop.api.selectors import label_matcher
 from asyncop.cache.reflector import ByteStream, Reflector
@@ -119,8 +119,14 @@ class Informer:
     _classes: list[type[Object]] = field(default_factory=list)
     _keep_raw: bool = False
     _unsynced: set[str | None] = field(init=False)
+    _failing: dict[str | None, str] = field(default_factory=dict)
+    """By namespace, the verb of which `failures` tells."""
     _gone: set[str | None] = field(default_factory=set)
+    _forbidden: set[str] = field(default_factory=set)
     _sync: asyncio.Event = field(default_factory=asyncio.Event)
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    on_late: list[Callable[[], None]] = field(default_factory=list)
+    """Called when a namespace that was forbidden has been listed after all."""
     is_started: bool = False
 
     def __post_init__(self) -> None:
@@ -154,6 +160,14 @@ class Informer:
         """Wait until `is_synced`."""
         await self._sync.wait()
 
+    async def wait_settled(self) -> None:
+        """Wait until every namespace of the scope has been listed once, or is one that we may not read."""
+        await self._settled.wait()
+
+    def holds_back(self, namespace: str) -> bool:
+        """Whether what an object of `namespace` needs of this kind may be in a namespace that isn't listed yet."""
+        return bool(self._unsynced) and (namespace in self._unsynced or namespace not in (self.scope.namespaces or ()))
+
     def start(self) -> Callable[[], Awaitable[None]]:
         """Take no more readers; returns `run`, to be run as a task."""
         self.is_started = True
@@ -162,7 +176,11 @@ class Informer:
 
     async def run(self) -> None:
         """Reflect until cancelled. Failures of the server are retried for ever and shown in `failures`."""
-        self.metrics.watch(objects=lambda: len(self.store), raw_bytes=lambda: self.store.raw_bytes)
+        self.metrics.watch(
+            objects=lambda: len(self.store),
+            raw_bytes=lambda: self.store.raw_bytes,
+            failing=lambda: [(namespace or "", verb) for namespace, verb in self._failing.items()],
+        )
         try:
             async with asyncio.TaskGroup() as tasks:
                 for namespace in self.scope.namespaces or [None]:
@@ -192,13 +210,24 @@ class Informer:
 
     def _synced(self, namespace: str | None) -> None:
         self._recovered(namespace)
+        if namespace not in self._unsynced:
+            return
         self._unsynced.discard(namespace)
-        if not self._unsynced and not self._sync.is_set():
+        if not self._unsynced:
             self._sync.set()
             log.debug("Cache synced", resource=self.scope.resource.group_resource, objects=len(self.store))
+        if self._settled.is_set():
+            for call in self.on_late:
+                call()
+        self._settle()
+
+    def _settle(self) -> None:
+        if all(namespace in self._forbidden for namespace in self._unsynced):
+            self._settled.set()
 
     def _recovered(self, namespace: str | None) -> None:
         self._gone.discard(namespace)
+        self._failing.pop(namespace, None)
         if self.failures.pop(namespace, None):
             log.info("Recovered list and watch", resource=self.scope.resource.group_resource, namespace=namespace)
 
@@ -210,6 +239,10 @@ class Informer:
             self._gone.add(namespace)
         else:
             self._gone.discard(namespace)
+        if isinstance(error, ForbiddenError) and namespace is not None:
+            self._forbidden.add(namespace)
+            self._settle()
+        self._failing[namespace] = verb
         self.failures[namespace] = f"{resource}{f' in {namespace}' if namespace else ''}: can't {verb}: {error}"
         report = log.debug if is_known or isinstance(error, GoneError) else log.warning
         what = {"resource": resource, "namespace": namespace, "verb": verb}

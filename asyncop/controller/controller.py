@@ -2,7 +2,8 @@
 
 It promises for every key: a run after each change that reached the store (unless a predicate hides it), one run at a
 time, a retry with backoff after a failure. One bad object never stops the others. Workers start when everything that
-is read has synced. What is read is `wiring`'s, when a key runs is `agenda`'s, what a run does is `runner`'s.
+is read has synced; a namespace that we may not read keeps only its own objects waiting. What is read is `wiring`'s,
+when a key runs is `agenda`'s, what a run does is `runner`'s.
 """
 
 from __future__ import annotations
@@ -66,11 +67,13 @@ class Controller:
         self._recorder = recorder
         self._metrics = ControllerMetrics(self.name)
         self._unreadable: set[Request] = set()
+        self._held: set[Request] = set()  # until a namespace that it needs may be read
         self._triggers = Triggers(
             primary=self._primary_changed,
             source=self._agenda.changed,
             any_delta=self._agenda.forget_own,
             primary_delta=self._track_unreadable,
+            more_is_read=self._more_is_read,
         )
         self._prepared = asyncio.Event()
         self.problem = ""
@@ -155,6 +158,12 @@ class Controller:
         else:
             self._unreadable.discard(delta.request)
 
+    def _more_is_read(self) -> None:
+        """Look again at what was held back."""
+        held, self._held = self._held, set()
+        for request in held:
+            self._agenda.enqueue(request)
+
     # -- running
 
     async def run(self) -> None:
@@ -163,7 +172,7 @@ class Controller:
         May be run again after it was cancelled, as when the lead is won back: nothing of the former run is left.
         """
         await self._prepared.wait()
-        await self.wait_synced()
+        await self._wiring.wait_settled()
         loop = asyncio.get_running_loop()
 
         def enqueue(request: Request) -> None:
@@ -198,6 +207,7 @@ class Controller:
 
     def _end(self) -> None:
         self._agenda.end()
+        self._held.clear()
         self._services.memos.clear()
         self._services.applied.clear()
         self._metrics.close()
@@ -243,6 +253,9 @@ class Controller:
             obj = None  # reported when it entered the store
         if obj is None or self._is_paused(obj):
             self._agenda.nothing_to_do(request)
+            return
+        if self._wiring.holds_back(request.namespace):
+            self._held.add(request)
             return
         ctx = Context(self._services, request, obj, self._agenda.queue.failures(request))
         started = perf_counter()  # not the loop's clock: it stands still while a reconcile doesn't await

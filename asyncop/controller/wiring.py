@@ -41,6 +41,8 @@ class Triggers(NamedTuple):
     """Every delta of every kind that is read."""
     primary_delta: Subscriber
     """Every delta of the controller's own kind."""
+    more_is_read: Callable[[], None]
+    """A namespace that was forbidden has been listed after all."""
 
 
 class Wiring:
@@ -115,6 +117,15 @@ class Wiring:
         for informer in self._required:
             await informer.wait_synced()
 
+    async def wait_settled(self) -> None:
+        """As `wait_synced`, but for namespaces that we may not read: `holds_back` tells of those."""
+        for informer in self._required:
+            await informer.wait_settled()
+
+    def holds_back(self, namespace: str) -> bool:
+        """Whether something that is required is not there yet for an object of `namespace` (empty: of the cluster)."""
+        return any(informer.holds_back(namespace) for informer in self._required)
+
     def _connect_primary(self, informers: Informers, resource: Resource, triggers: Triggers) -> None:
         declared = self._declared
         view, lens = self._reader(informers, declared, None, resource, triggers)
@@ -141,6 +152,7 @@ class Wiring:
         informer = informers.get(self._scope(declared, resource))
         if source is None or not source.optional:
             self._required.append(informer)
+            informer.on_late.append(triggers.more_is_read)
         cls = declared.kind if isinstance(declared.kind, type) else None
         view = informer.view(cls, declared.indexes)
         view.subscribe(triggers.any_delta)

@@ -139,8 +139,9 @@ class Operation:
         except ConfigError:
             raise
         except AsyncopError as error:
+            if controller.problem != str(error):  # told once: a kind may be missing for ever
+                log.warning("Controller waits for a kind", controller=controller.name, err=str(error))
             controller.problem = str(error)
-            log.warning("Controller waits for a kind", controller=controller.name, err=str(error))
 
     async def _prepare_late(self, group: asyncio.TaskGroup, controller: Controller) -> None:
         backoff = Backoff(RETRY, reset_after=float("inf"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from asyncop.metrics.series import Readings, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from asyncop.metrics.series import Read, Value
 
@@ -24,6 +24,12 @@ _restarts = Values(
     "asyncop_watch_restarts_total",
     "Watches that ended and were opened again, by reason",
     ("resource", "reason"),
+)
+_failing = Readings(
+    "gauge",
+    "asyncop_watch_failing",
+    "1 while what is read of a resource can't be listed or watched; the namespace is empty for a whole cluster",
+    ("resource", "namespace", "verb"),
 )
 _last_event = Values(
     "gauge",
@@ -51,11 +57,18 @@ class CacheMetrics:
         """A watch ended and is opened again."""
         _restarts.labels(self._resource, reason).inc()
 
-    def watch(self, *, objects: Callable[[], int], raw_bytes: Callable[[], int]) -> None:
-        """Ask at each scrape how much the store holds."""
+    def watch(
+        self,
+        *,
+        objects: Callable[[], int],
+        raw_bytes: Callable[[], int],
+        failing: Callable[[], Iterable[tuple[str, str]]] = tuple,
+    ) -> None:
+        """Ask at each scrape how much the store holds, and which (namespace, verb) fails right now."""
         labels = (self._resource,)
         self._watch(_objects, lambda: [(labels, objects())])
         self._watch(_bytes, lambda: [(labels, raw_bytes())])
+        self._watch(_failing, lambda: [((self._resource, *where), 1) for where in failing()])
 
     def close(self) -> None:
         """Stop asking."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import aiohttp
 from aiohttp import web
 
+from asyncop.metrics.registry import REGISTRY
 from asyncop.testing import ApiServer
 from tests.contract.operating import operating
 
@@ -159,6 +160,11 @@ async def until(condition: Callable[[], bool], what: str, step: float = 0.05) ->
     while not condition():
         assert time.monotonic() < deadline, f"not within {PATIENCE:g} s: {what}"
         await asyncio.sleep(step)
+
+
+def metric(name: str, **labels: str) -> float | None:
+    """What a scrape would say now, had it not been answered from what is a moment old."""
+    return REGISTRY.get_sample_value(name, labels)
 
 
 def refused(status: int, reason: str, message: str = "", **details: Any) -> web.Response:

@@ -12,8 +12,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 import asyncop
-from asyncop import metrics
-from tests.cases.embedded import TICK, Asked, World, embedded, refused, until
+from tests.cases.embedded import TICK, Asked, World, embedded, metric, refused, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,9 +218,7 @@ async def test_bl_04_one_object_with_a_wrong_type_is_told_once_and_the_others_ar
                 await asyncio.sleep(30)
                 assert "bad" not in ran
                 assert told() == 1
-                assert (
-                    'asyncop_objects_failing{controller="look",reason="unreadable"} 1' in metrics.render()[0].decode()
-                )
+                assert metric("asyncop_objects_failing", controller="look", reason="unreadable") == 1
                 events = (await world.call("GET", "/api/v1/namespaces/default/events"))["items"]
                 assert [event["reason"] for event in events] == ["Unreadable"]
                 await world.call("PATCH", f"{WIDGETS}/bad", {"spec": {"size": 3}})

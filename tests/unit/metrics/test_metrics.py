@@ -67,6 +67,7 @@ LABELS = {
     "asyncop_cache_objects": {"resource"},
     "asyncop_cache_bytes": {"resource"},
     "asyncop_watch_restarts_total": {"resource", "reason"},
+    "asyncop_watch_failing": {"resource", "namespace", "verb"},
     "asyncop_watch_last_event_timestamp_seconds": {"resource"},
     "asyncop_event_loop_lag_seconds_bucket": {"le"},
     "asyncop_objects_failing": {"controller", "reason"},
@@ -79,7 +80,7 @@ def test_names_and_labels_are_those_of_controller_runtime(queue: QueueMetrics) -
     controller, cache = ControllerMetrics("c"), CacheMetrics("pods")
     queue.watch(readings())
     controller.watch(lambda: {"error": 1})
-    cache.watch(objects=lambda: 1, raw_bytes=lambda: 2)
+    cache.watch(objects=lambda: 1, raw_bytes=lambda: 2, failing=lambda: [("ns", "list")])
     cache.restarted("410")
     cache.event_seen()
     rest_client.observe("GET", "host:1", "200", 0.1)
