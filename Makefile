@@ -7,6 +7,9 @@ IMAGE ?= asyncop:dev
 # Compiled Kubernetes parts, the image's base and built images live here, outside of the checkout.
 CACHE := $(or $(ASYNCOP_TESTBED_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asyncop-testbed)
 
+# Minutes each, and best on a machine that does nothing else.
+CHAOS := tests/e2e/test_replicas.py tests/e2e/test_replicas_in_cluster.py tests/e2e/test_nothing_lost.py
+
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test check format unit contract e2e helm image soak bench lock clean
 
@@ -49,12 +52,13 @@ helm: venv ## Tests of the chart
 	$(BIN)/pytest tests/helm
 
 e2e: venv ## Tests on a real two-node cluster, with the image and the chart
-	$(BIN)/pytest tests/e2e
+	$(BIN)/pytest tests/e2e $(CHAOS:%=--ignore=%)
 
 image: ## Build the image (buildah; makes the base itself where no registry is reachable)
 	$(PYTHON) -m tests.testbed.image_build --tag $(IMAGE) --output $(CACHE)/asyncop.tar
 
-soak: venv ## 2,000 fresh random seeds of operations, faults and restarts (about 15 minutes)
+soak: venv ## Replicas killed, cut off and starved on a real cluster, then 2,000 fresh random seeds (half an hour)
+	$(BIN)/pytest $(CHAOS)
 	$(BIN)/python -m tests.cases.convergence 2000
 
 bench: venv ## asyncop beside the floors on the same 20,000 Pods
