@@ -39,6 +39,7 @@ List = list  # the verb hides the type
 
 PAGE_SIZE = 500  # client-go's pager
 WATCH_TIMEOUT = (300, 600)  # seconds asked of the server, spread as client-go's reflector does
+LIST_TIMEOUT = 70.0  # seconds for a page of a list: kube-apiserver itself gives up after 60
 SILENCE_MARGIN = 30.0  # a watch that outlives its own timeout by this has lost its server
 _JSON = "application/json"
 
@@ -163,7 +164,9 @@ class Reader:
 
     async def list_page(self, resource: Resource, namespace: str, params: Params, accept: str) -> bytes:
         """One page of a list, undecoded; an empty namespace means all."""
-        return await self.transport.request("GET", resource.path(namespace), params=params, accept=accept)
+        return await self.transport.request(
+            "GET", resource.path(namespace), params=params, accept=accept, timeout=LIST_TIMEOUT
+        )
 
     def open_watch(
         self,
