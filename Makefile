@@ -14,7 +14,7 @@ CHAOS := tests/e2e/test_replicas.py tests/e2e/test_replicas_in_cluster.py tests/
 .PHONY: help venv demo test check format unit contract e2e helm image soak bench lock clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(VENV)/.ready: requirements-dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
