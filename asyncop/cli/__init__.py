@@ -24,11 +24,21 @@ def main() -> NoReturn:
     # The kernel ignores a SIGTERM that process 1 has no handler for: a Pod stopped while it still imports would wait
     # out its whole grace period. The manager replaces this when it starts.
     signal.signal(signal.SIGTERM, _end_before_start)
+    _open_standard_files()
     try:
         code = run_command(sys.argv[1:])
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     sys.exit(code)
+
+
+def _open_standard_files() -> None:
+    """Let no socket take the number of a standard file that was closed: uvloop aborts the process when it closes it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
 
 
 def run_command(arguments: list[str]) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from asyncop.aio.backoff import Backoff, BackoffPolicy
-from asyncop.api.errors import ApiError, AsyncopError, TransportError
+from asyncop.api.errors import ApiError, AsyncopError, DecodeError, TransportError
 
 if TYPE_CHECKING:
     from asyncop.client import Client
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 log = structlog.get_logger("asyncop.manager")
 
 PROBE_TIMEOUT = 5.0
+REFUSALS = frozenset({403, 429})
 RETRY = BackoffPolicy(initial=1.0, maximum=10.0, jitter=0.2)
+
+_version = msgspec.json.Decoder(dict[str, object])
 
 
 class ApiUnreachableError(AsyncopError):
@@ -25,6 +29,8 @@ class ApiUnreachableError(AsyncopError):
 
 async def reach(client: Client, timeout: float) -> None:
     """Return once the API server answers; an answer that refuses us is an answer, unless it refuses who we are.
+
+    A login page, a redirect or a 404 is none: that is somebody else, at a wrong address or in front of the server.
 
     Raises:
         ApiUnreachableError: it did not within `timeout` seconds; the message says what the last try met.
@@ -43,9 +49,12 @@ async def reach(client: Client, timeout: float) -> None:
 async def _ask(client: Client) -> AsyncopError | None:
     """What keeps the server from being of use, if something does."""
     try:
-        await client.raw("GET", "/version", timeout=PROBE_TIMEOUT)
+        answer = await client.raw("GET", "/version", timeout=PROBE_TIMEOUT)
+        _version.decode(answer)
     except ApiError as error:
-        return error if error.status == 401 or error.status >= 500 else None
+        return None if error.status in REFUSALS else error
     except TransportError as error:
         return error
+    except msgspec.DecodeError:
+        return DecodeError(f"{client.transport.host} answers, but not as an API server does")
     return None

@@ -266,6 +266,29 @@ def test_what_user_code_leaves_behind_does_not_keep_the_process(
 
 
 @pytest.mark.slow
+def test_a_process_started_without_standard_files_ends_in_order(tmp_path: Path, empty: str) -> None:
+    text = LEFTOVERS.replace("LEAVE", "kept = asyncio.sleep(0)").replace(
+        'print("left", flush=True)', "open('left', 'w')"
+    )
+    (tmp_path / "op.py").write_text(text)
+    command = f'exec {sys.executable} -m asyncop run -A op.py --kubeconfig "$1" <&- >&- 2>&-'
+    off = {"ASYNCOP_HEALTH_BIND_ADDRESS": "127.0.0.1:0", "ASYNCOP_METRICS_BIND_ADDRESS": "127.0.0.1:0"}
+    process = subprocess.Popen(["sh", "-c", command, "sh", empty], cwd=tmp_path, env=os.environ | off)
+    try:
+        deadline = time.monotonic() + LIMIT
+        while not (tmp_path / "left").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(LIMIT) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
 def test_a_second_signal_ends_a_process_without_any_output_at_once(tmp_path: Path, empty: str) -> None:
     text = LEFTOVERS.replace("LEAVE", "kept = never_ends()").replace('print("left", flush=True)', "open('left', 'w')")
     (tmp_path / "op.py").write_text(text)
