@@ -6,13 +6,17 @@ server refuses a Lease whose time has any other number of them).
 
 from __future__ import annotations
 
+import functools
+import re
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal
 from typing import Any, Self
 
 import msgspec
 
 from asyncop.api.struct import Struct, field
+
+_EXACT = Context(prec=400)  # digits: no amount that people write is rounded, in whatever unit
 
 IntOrString = int | str
 """A port, count or percentage: an int, or a string such as `50%`."""
@@ -34,12 +38,18 @@ class MicroTime(datetime):
         return self.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+@functools.total_ordering
 class Quantity:
-    """An exact amount such as `100m`, `1.5Gi` or `129e6`; equal amounts compare equal however they are spelled."""
+    """An exact amount such as `100m`, `1.5Gi` or `129e6`; equal amounts compare equal however they are spelled.
+
+    Made from what an API server sends, or from a number. As text it is what it was made from, but never with an
+    exponent: `Quantity(0.5)` is `500m`, `Quantity("129e6")` is `129M`.
+    """
 
     __slots__ = ("_text", "value")
     value: Decimal
 
+    _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i|)", re.ASCII)
     _SUFFIXES = {
         suffix: Decimal(base) ** power
         for base, suffixes in (
@@ -49,18 +59,37 @@ class Quantity:
         for power, suffix in enumerate(suffixes)
     } | {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "n": Decimal("1e-9")}
 
-    def __init__(self, text: str | int | float | Decimal) -> None:
-        self._text = str(text)
-        number = self._text
-        suffix = ""
-        while number and not (number[-1].isdigit() or number[-1] == "."):
-            number, suffix = number[:-1], number[-1] + suffix
-        try:
-            if suffix not in self._SUFFIXES or (suffix and "e" in number.lower()):
-                raise InvalidOperation
-            self.value = Decimal(number) * self._SUFFIXES[suffix]
-        except InvalidOperation:
-            raise ValueError(f"{text!r} is not a quantity; write 100m, 1.5, 128Mi or 129e6") from None
+    def __init__(self, amount: str | int | float | Decimal) -> None:
+        match = self._NUMBER.fullmatch(str(amount))
+        if match is None:
+            raise ValueError(f"{amount!r} is not a quantity; write 100m, 1.5, 128Mi or 129e6")
+        number, unit = match.groups()
+        is_exponent = len(unit) > 1 and unit[1] != "i"
+        self.value = Decimal(number + unit) if is_exponent else _EXACT.multiply(Decimal(number), self._SUFFIXES[unit])
+        is_plain = isinstance(amount, str) and not is_exponent
+        self._text = str(amount) if is_plain else self._canonical()
+
+    def format(self, suffix: str = "") -> str:
+        """The amount in units of a suffix, exact and without an exponent: `Quantity("0.5").format("m")` is `500m`.
+
+        Raises:
+            ValueError: there is no such suffix.
+        """
+        if suffix not in self._SUFFIXES:
+            raise ValueError(
+                f"{suffix!r} is no suffix of quantities; they are {' '.join(filter(None, self._SUFFIXES))}"
+            )
+        number = f"{_EXACT.divide(self.value, self._SUFFIXES[suffix]):f}"
+        number = number.rstrip("0").rstrip(".") if "." in number else number
+        return ("0" if number in ("-0", "") else number) + suffix
+
+    def _canonical(self) -> str:
+        """With the largest decimal suffix that leaves no fraction, as an API server writes it."""
+        if self.value:
+            for suffix in ("E", "P", "T", "G", "M", "k", "", "m", "u", "n"):
+                if _EXACT.remainder(self.value, self._SUFFIXES[suffix]) == 0:
+                    return self.format(suffix)
+        return self.format()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quantity) and self.value == other.value
