@@ -27,7 +27,9 @@ venv: $(VENV)/.ready ## The environment of development, in .venv
 demo: ## A StatefulSet's Pod comes back from a dead node, on a real cluster made here (root, Go; KEEP=1: it stays)
 	$(PYTHON) -m tests.testbed.demo $(if $(KEEP),--keep)
 
-test: check unit contract helm e2e ## Everything that CI runs
+test: check unit ## Everything that CI runs
+	@echo "contract, helm and e2e: two at a time, since they mostly wait; each tells all when it has ended (minutes)"
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target contract helm e2e
 
 check: venv ## Format, lint, types, layers, locks and generated files
 	$(BIN)/ruff format --check .
