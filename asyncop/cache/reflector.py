@@ -20,6 +20,8 @@ A state machine with one `step()`:
 | refused, reset, 401, 403, 429, 5xx             | BackingOff, then the same again (a list starts over)   |
 | a page or line that isn't JSON                 | BackingOff, then Listing from the start                |
 
+Memory while listing is bounded: a page has about as many objects as fit into 8 MiB, going by the page before it.
+
 Versions come from the list's own metadata and from the stream, never from list items. A list is consistent, paged, and
 each page is applied before the next is asked for: objects only go forward, so a list that breaks off half-way does no
 harm; only its knowledge of what is *missing* is thrown away. A server whose list is of an older version than was seen
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger("asyncop.cache")
 
 PAGE_SIZE = 500  # client-go's pager
+FIRST_PAGE_SIZE = 50  # while it isn't known how large the objects are: 500 Secrets may be 500 MB
+PAGE_BYTES = 8 << 20  # a page of larger objects has fewer of them
 WATCH_TIMEOUT = (300.0, 600.0)  # seconds asked of the server, spread as client-go's reflector does
 SILENCE_MARGIN = 30.0  # a stream that outlives its own timeout by this has lost its server
 BACKOFF = BackoffPolicy(initial=0.8, maximum=30.0, jitter=1.0)  # client-go's reflector
@@ -134,6 +138,7 @@ class Reflector:
         self._source, self._writer, self._codec, self._events = source, writer, codec, events
         self._namespace = namespace
         self._backoff = Backoff(BACKOFF, reset_after=BACKOFF_RESET)
+        self._page_size = FIRST_PAGE_SIZE
         self._missing = 0  # lists in a row that said the kind isn't served
         self._has_synced = False  # what a later list finds is news that fell into a gap, not backlog
         self.state: State = Listing()
@@ -155,14 +160,16 @@ class Reflector:
                 self.state = then
 
     async def _list(self, state: Listing) -> State:
-        params = {"limit": str(PAGE_SIZE)} | ({"continue": state.token} if state.token else {})
+        params = {"limit": str(self._page_size)} | ({"continue": state.token} if state.token else {})
         try:
-            page = self._codec.decode_page(await self._source.list_page(params))
+            data = await self._source.list_page(params)
+            page = self._codec.decode_page(data)
             _check_page(page, state.token)
         except AsyncopError as error:
             await self._note_missing(error)
             return self._after_failure(error, Listing())
         self._missing = 0
+        self._page_size = _fitting(len(page.records), len(data))
         is_restored = self._writer.is_beyond(page.resource_version, self._namespace)
         for record in page.records:
             state.seen.add(Request(record.metadata.namespace, record.metadata.name))
@@ -243,6 +250,11 @@ class Reflector:
         self._events.on_restart(_restart_reason(error))
         self._events.on_failure(verb, error, delay)
         return BackingOff(delay, again)
+
+
+def _fitting(count: int, size: int) -> int:
+    """How many objects the next page may have, after one with so many in so many bytes."""
+    return max(1, min(PAGE_SIZE, PAGE_BYTES * count // size)) if count else FIRST_PAGE_SIZE
 
 
 def _check_page(page: Page, asked: str) -> None:

@@ -29,6 +29,7 @@ ObjectT = TypeVar("ObjectT", bound=Object)
 _set: Callable[[Any, str, Any], None] = structs.force_setattr  # of objects that nobody else has seen yet
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MISFITS = (msgspec.DecodeError, ValueError, TypeError, RecursionError)  # what decoding into a class may raise
+_SHARED_TEXT = 1024  # characters of the largest set remembered; those of annotations may be 256 KiB, and outlive theirs
 _SHARED_LIMIT = 4096  # distinct label and annotation sets remembered; more than that is churn, not sharing
 
 
@@ -324,9 +325,15 @@ class Codec:
             _set(metadata, "annotations", self._shared_dict(annotations))
 
     def _shared_dict(self, mapping: dict[str, str]) -> dict[str, str]:
-        if len(self._shared) > _SHARED_LIMIT:
-            self._shared.clear()
-        return self._shared.setdefault(tuple(mapping.items()), mapping)
+        items = tuple(mapping.items())
+        known = self._shared.get(items)
+        if known is not None:
+            return known
+        if sum(len(key) + len(value) for key, value in items) <= _SHARED_TEXT:
+            if len(self._shared) > _SHARED_LIMIT:
+                self._shared.clear()
+            self._shared[items] = mapping
+        return mapping
 
 
 def _without_managed_fields(item: msgspec.Raw, managed: msgspec.Raw) -> bytes:

@@ -229,6 +229,14 @@ async def test_a_watch_that_outlives_the_time_it_asked_for_is_left() -> None:
     assert world.script.asked[-1]["resourceVersion"] == "101"
 
 
+async def test_pages_have_as_many_objects_as_fit_into_eight_mebibytes() -> None:
+    small = [obj(f"small-{number}", number) for number in range(1, 51)]
+    large = [{**obj(f"large-{number}", number), "data": "x" * (1 << 20)} for number in range(1, 21)]
+    world = Setup(page(100, *small, token="s"), page(100, *large, token="l"), page(100, *small), [])
+    await world.play()
+    assert [asked.get("limit") for asked in world.script.asked] == ["50", "500", "7", None]
+
+
 async def test_a_list_that_fails_keeps_the_old_store_and_starts_over() -> None:
     world = Setup(page(100, obj("a", 1)), GONE, TransportError("reset"), page(120, obj("a", 1)), [])
     await world.play()
