@@ -20,6 +20,7 @@ from asyncop.client.door import open_door
 from asyncop.client.kubeconfig import Context, Kubeconfig
 from asyncop.client.proxy import checked, proxy_for
 from asyncop.client.sign_in import Fixed, Identity, TokenFile
+from asyncop.client.tls import check_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -106,6 +107,8 @@ async def _from_kubeconfig(paths: tuple[Path, ...], name: str | None) -> Connect
         fresh = Kubeconfig(paths).context(context.name)
         return _identity(fresh, await _configuration(fresh))
 
+    sign_in = await _sign_in(context, configuration, reload)
+    check_certificate((await sign_in.current()).certificate, context.source)
     server = str(context.cluster["server"]).rstrip("/")
     return Connection(
         server=server,
@@ -114,7 +117,7 @@ async def _from_kubeconfig(paths: tuple[Path, ...], name: str | None) -> Connect
         context=context.name,
         source=context.source,
         headers=_impersonation(context),
-        sign_in=await _sign_in(context, configuration, reload),
+        sign_in=sign_in,
         authority=context.authority,
         proxy=_proxy(context, configuration) or proxy_for(server, os.environ),
     )

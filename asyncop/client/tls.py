@@ -108,7 +108,7 @@ class Tls:
             context.check_hostname = configuration.assert_hostname is not False
             self._check_key_usage(context, bool(material.authority))
         if material.certificate:
-            self._show_certificate(context, material.certificate)
+            _show(context, material.certificate, self._connection.source)
         return context
 
     def _trusting(self, authority: bytes) -> ssl.SSLContext:
@@ -133,15 +133,24 @@ class Tls:
                 "keyUsage=critical,keyCertSign,cRLSign, or run asyncop with Python 3.12"
             )
 
-    def _show_certificate(self, context: ssl.SSLContext, certificate: bytes) -> None:
-        try:
-            with _as_file(certificate) as path:
-                # The empty password keeps OpenSSL from asking on the terminal for that of an encrypted key.
-                context.load_cert_chain(path, password="")
-        except (OSError, ssl.SSLError, ValueError) as error:
-            raise ConfigError(
-                f"{self._connection.source}: the client certificate or its key can't be read: {_reason(error)}"
-            ) from error
+
+def check_certificate(certificate: bytes, source: str) -> None:
+    """Refuse a client certificate with its key, in PEM, that can't be shown; empty is fine.
+
+    Raises:
+        ConfigError: the message begins with `source`.
+    """
+    if certificate:
+        _show(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, source)
+
+
+def _show(context: ssl.SSLContext, certificate: bytes, source: str) -> None:
+    try:
+        with _as_file(certificate) as path:
+            # The empty password keeps OpenSSL from asking on the terminal for that of an encrypted key.
+            context.load_cert_chain(path, password="")
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"{source}: the client certificate or its key can't be read: {_reason(error)}") from error
 
 
 @contextlib.contextmanager

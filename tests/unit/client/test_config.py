@@ -12,6 +12,7 @@ import yaml
 from asyncop.api.errors import ConfigError, TransportError
 from asyncop.client import Connection, connect
 from asyncop.client.config import in_cluster, load_connection
+from tests.testbed.pki import Pki
 from tests.unit.client.server import Server, ok
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio
 
-CERTIFICATE = base64.b64encode(b"certificate").decode()
+RUBBISH = base64.b64encode(b"certificate").decode()
 
 
 def kubeconfig(**changes: Any) -> dict[str, Any]:
@@ -120,7 +121,11 @@ async def test_an_empty_file_in_the_list_is_passed_over(tmp_path: Path, monkeypa
     assert (await load_connection()).context == "blue"
 
 
-async def test_certificates_are_handed_on_as_files(tmp_path: Path) -> None:
+async def test_certificates_are_handed_on_as_files_or_as_they_are(tmp_path: Path) -> None:
+    pki = Pki(tmp_path / "pki")
+    pki.create()
+    pki.issue("jane", "jane")
+    certificate, key = pki.certificate("jane").read_bytes(), pki.key("jane").read_bytes()
     written(tmp_path / "ca.crt", "authority")
     cluster = {
         "server": "https://c",
@@ -128,13 +133,13 @@ async def test_certificates_are_handed_on_as_files(tmp_path: Path) -> None:
         "tls-server-name": "api",
         "proxy-url": "http://p",
     }
-    user = {"client-certificate-data": CERTIFICATE, "client-key-data": CERTIFICATE}
+    user = {"client-certificate-data": base64.b64encode(certificate).decode(), "client-key": "pki/jane.key"}
     config = kubeconfig(clusters=[{"name": "c", "cluster": cluster}], users=[{"name": "u", "user": user}])
     connection = await load_connection(written(tmp_path / "config", config))
     assert connection.configuration.ssl_ca_cert == str(tmp_path / "ca.crt")
     assert (connection.configuration.tls_server_name, connection.proxy) == ("api", "http://p")
     assert connection.sign_in is not None
-    assert (await connection.sign_in.current()).certificate == b"certificate\ncertificate\n"
+    assert (await connection.sign_in.current()).certificate == certificate + b"\n" + key + b"\n"
 
 
 async def test_a_context_without_a_user_is_anonymous(tmp_path: Path) -> None:
@@ -277,6 +282,10 @@ async def test_an_unknown_context_names_its_neighbour_and_the_others(tmp_path: P
         (
             kubeconfig(users=[{"name": "u", "user": {"client-certificate": "jane.crt"}}]),
             r"user 'u': client-certificate .*/jane\.crt does not exist",
+        ),
+        (
+            kubeconfig(users=[{"name": "u", "user": {"client-certificate-data": RUBBISH, "client-key-data": RUBBISH}}]),
+            "context 'blue': the client certificate or its key can't be read: ",
         ),
         (kubeconfig(users=[{"name": "u", "user": {"tokenFile": "t"}}]), r"user 'u': tokenFile .*/t does not exist"),
         (kubeconfig(users=[{"name": "u", "user": {"auth-provider": {"name": "oidc"}}}]), "oidc: missing configuration"),
