@@ -243,7 +243,7 @@ class Reflector:
         now = asyncio.get_running_loop().time()
         delay = self._backoff.next(now)
         if isinstance(error, ApiError) and error.retry_after:
-            delay = max(delay, min(error.retry_after, RETRY_AFTER_LIMIT))
+            delay += min(error.retry_after, RETRY_AFTER_LIMIT)  # our own delay spreads those who were sent away
         verb = "list" if isinstance(again, Listing) else "watch"
         if _needs_relist(error):
             again = Listing()

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from asyncop.api.errors import TooManyRequestsError
 from asyncop.controller.ownership import identity
 from asyncop.controller.reconcile import Failed, FailedPermanently, FailedTemporarily, LeadLost, Outcome, Succeeded
 from asyncop.metrics.workqueue import BACKLOG, CHANGE, QueueMetrics, QueueReadings
@@ -149,8 +150,12 @@ class Agenda:
                 self._given_up[request] = identity(metadata)
             case LeadLost():
                 delay = AFTER_LOST_LEAD
-            case Failed():
-                return self.queue.add_rate_limited(request)
+            case Failed(error):
+                delay = self.queue.add_rate_limited(request)
+                if isinstance(error, TooManyRequestsError) and (error.retry_after or 0) > delay:
+                    delay = error.retry_after or delay
+                    self.queue.add_after(request, delay)
+                return delay
         if delay is None:
             self.queue.cancel_timer(request)
         else:

@@ -106,6 +106,6 @@ class Recorder:
         path = f"/apis/events.k8s.io/v1/namespaces/{event['metadata']['namespace']}/events"
         try:
             body = msgspec.json.encode(event, enc_hook=encode_hook)
-            await self._client.raw("POST", path, body=body, timeout=POST_TIMEOUT)
+            await self._client.raw("POST", path, body=body, timeout=POST_TIMEOUT, repeatable=True)
         except AsyncopError as error:
             log.debug("Could not post Event", reason=event["reason"], err=str(error))

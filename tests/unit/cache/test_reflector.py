@@ -256,7 +256,7 @@ async def test_the_server_may_ask_for_a_longer_pause() -> None:
     await world.play()
     state = world.reflector.state
     assert isinstance(state, BackingOff)
-    assert state.delay == 77
+    assert 77 < state.delay < 77 + 2 * 0.8 + 0.1, "what it asks, and our own jittered delay"
 
 
 async def test_a_stream_that_is_cut_goes_on_where_it_was() -> None:
@@ -307,7 +307,7 @@ async def test_a_server_cannot_silence_a_watch_for_a_day() -> None:
     await world.play()
     state = world.reflector.state
     assert isinstance(state, BackingOff)
-    assert state.delay <= 300
+    assert state.delay <= 300 + 2 * 30, "the most it may ask, and the longest jittered delay of our own"
 
 
 @pytest.mark.parametrize(
