@@ -19,8 +19,7 @@ from structlog.testing import capture_logs
 
 import asyncop
 from asyncop.testing import ApiServer
-from asyncop.testing.objects import Intent
-from tests.cases.embedded import World, embedded, until
+from tests.cases.embedded import Stored, World, embedded, store, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,28 +107,19 @@ class Operator:
 
 
 def fill(server: ApiServer) -> None:
-    """What a cluster of many tenants holds, straight into the server: by HTTP it would take longer than the rest."""
-    objects = server._objects
-
-    def put(plural: str, namespace: str, name: str, body: dict[str, Any], **metadata: Any) -> None:
-        kind = objects.catalog.find("", "v1", plural)
-        objects.create(kind, namespace, {**body, "metadata": {"name": name, **metadata}}, Intent("case"))
-
-    def put_all() -> None:
-        for number in range(NAMESPACES):
-            put("namespaces", "", f"ns-{number}", {})
-        for number in range(FOREIGN):
-            put("configmaps", f"ns-{number % NAMESPACES}", f"foreign-{number}", {"data": {"text": LARGE}})
-        for number in range(EVENTS):
-            namespace = f"ns-{number % NAMESPACES}"
-            about = {"kind": "Pod", "name": "p", "namespace": namespace}
-            body = {"involvedObject": about, "reason": "R", "message": "m" * 300, "type": "Normal"}
-            put("events", namespace, f"event-{number}", body)
-        for number in range(OURS):
-            ours = {"data": {"text": "small"}}
-            put("configmaps", f"ns-{number}", f"ours-{number}", ours, labels={"owner": "us"})
-
-    server._in_loop(put_all)
+    bodies = [Stored("namespaces", "", f"ns-{number}") for number in range(NAMESPACES)]
+    for number in range(FOREIGN):
+        data = {"data": {"text": LARGE}}
+        bodies.append(Stored("configmaps", f"ns-{number % NAMESPACES}", f"foreign-{number}", data))
+    for number in range(EVENTS):
+        namespace = f"ns-{number % NAMESPACES}"
+        about = {"kind": "Pod", "name": "p", "namespace": namespace}
+        body = {"involvedObject": about, "reason": "R", "message": "m" * 300, "type": "Normal"}
+        bodies.append(Stored("events", namespace, f"event-{number}", body))
+    for number in range(OURS):
+        ours = {"data": {"text": "small"}}
+        bodies.append(Stored("configmaps", f"ns-{number}", f"ours-{number}", ours, {"owner": "us"}))
+    store(server, bodies)
 
 
 def lists_and_watches(server: ApiServer, folder: Path, everything: str) -> Used:
