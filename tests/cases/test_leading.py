@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.asyncio, pytest.mark.timeout(60)]
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/op"
-DURATION, DEADLINE, RETRY = 3.0, 2.0, 0.2
+DURATION, DEADLINE, RETRY = 2.0, 1.4, 0.2
 
 
 class ConfigMap(asyncop.Object, api_version="v1", kind="ConfigMap"):
@@ -206,7 +206,8 @@ async def ends_in_order(folder: Path, patience: float) -> None:
                 last_of_a, released, first_of_b = a.writes()[-1], a.renewals()[-1], b.writes()[0]
                 lasted = min(needs, patience)
                 assert lasted * 0.6 < ended[-1] - asked_at < lasted + 5
-                assert last_of_a <= ended[-1] <= released < first_of_b
+                assert ended[-1] <= released < first_of_b
+                assert last_of_a <= released, "also the write that was on its way when its worker was cancelled"
                 await asyncio.sleep(0.5)
                 assert a.writes()[-1] == last_of_a
                 assert first_of_b - released < DURATION, "b need not wait for the lease's end"
