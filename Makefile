@@ -8,7 +8,8 @@ IMAGE ?= asyncop:dev
 CACHE := $(or $(ASYNCOP_TESTBED_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/asyncop-testbed)
 
 # Minutes each, and best on a machine that does nothing else.
-CHAOS := tests/e2e/test_replicas.py tests/e2e/test_replicas_in_cluster.py tests/e2e/test_nothing_lost.py
+CHAOS := tests/e2e/test_replicas.py tests/e2e/test_replicas_in_cluster.py tests/e2e/test_nothing_lost.py \
+  tests/cases/test_leading.py tests/cases/test_memory.py tests/cases/test_probes.py
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test check format unit contract e2e helm image soak bench lock clean
@@ -48,7 +49,7 @@ unit: venv ## Fast tests without a cluster
 	$(BIN)/pytest tests/unit tests/examples -m "not control_plane and not cluster"
 
 contract: venv ## Tests against a real etcd and kube-apiserver
-	$(BIN)/pytest tests/contract tests/cases tests/examples
+	$(BIN)/pytest tests/contract tests/cases tests/examples $(CHAOS:%=--ignore=%)
 
 helm: venv ## Tests of the chart
 	$(BIN)/pytest tests/helm
